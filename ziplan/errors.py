@@ -1,0 +1,71 @@
+"""What can go wrong, as data, and the exit code each kind ends in.
+
+Nothing below the command line prints, logs or exits: it raises one of these.
+"Does not fit" is an answer, not an error, and is never raised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every command (verdicts map onto the first four)."""
+
+    OK = 0
+    DOES_NOT_FIT = 1
+    BAD_INPUT = 2
+    UNKNOWN = 3
+    BUG = 70
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing wrong with one place of one input.
+
+    `line` and `column` count from 1; 0 means that the problem has no place (a flag, a
+    missing file). `text` is the source line, `length` how much of it the caret underlines.
+    """
+
+    file: str
+    line: int
+    column: int
+    code: str
+    message: str
+    help: str = ""
+    text: str = ""
+    length: int = 1
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}: " if self.line else (f"{self.file}: " if self.file else "")
+        return f"{place}{self.code} {self.message}"
+
+
+class ZiplanError(Exception):
+    """Base of everything ziplan raises on purpose."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+class BadInput(ZiplanError):
+    """Input that cannot be used; carries every problem found, sorted by place."""
+
+    def __init__(self, *problems: Problem) -> None:
+        self.problems = tuple(sorted(set(problems)))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    @classmethod
+    def of(cls, message: str, *, code: str = "ZP001", file: str = "", help: str = "") -> BadInput:
+        """A single problem that has no line of its own (a flag, a path)."""
+        return cls(Problem(file=file, line=0, column=0, code=code, message=message, help=help))
+
+
+class CannotEmit(ZiplanError):
+    """A plan that the runtime cannot express; the message says what and why."""
+
+
+class CannotMeasure(ZiplanError):
+    """Something that this machine cannot measure; the message says why."""

@@ -1,0 +1,1 @@
+"""Laws: pure one-expression functions of quantities, each with its source."""

@@ -1,0 +1,170 @@
+"""What a law is, and the record of laws applied.
+
+A law is a pure function of one expression over floats or numpy arrays (statically `float`),
+with its unit in every annotation and its source in the decorator. A law calls no law. The
+arithmetic helpers below work on scalars and arrays alike and are all that a law may call.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from ziplan.units import ALIASES, Unit
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def minimum(*values: float) -> float:
+    """The least of its arguments, element by element."""
+    least = values[0]
+    for value in values[1:]:
+        least = np.minimum(least, value)
+    return cast(float, least)
+
+
+def maximum(*values: float) -> float:
+    """The greatest of its arguments, element by element."""
+    greatest = values[0]
+    for value in values[1:]:
+        greatest = np.maximum(greatest, value)
+    return cast(float, greatest)
+
+
+def ceil(value: float) -> float:
+    """The least whole number not below `value`."""
+    return cast(float, np.ceil(value))
+
+
+def floor(value: float) -> float:
+    """The greatest whole number not above `value`."""
+    return cast(float, np.floor(value))
+
+
+def sqrt(value: float) -> float:
+    """The square root, element by element."""
+    return cast(float, np.sqrt(value))
+
+
+def where(condition: bool | float, chosen: float, otherwise: float) -> float:
+    """`chosen` where `condition` holds, else `otherwise`, element by element."""
+    if isinstance(condition, (bool, np.bool_)):
+        return chosen if condition else otherwise
+    return cast(float, np.where(cast(Any, condition), chosen, otherwise))
+
+
+ARITHMETIC: dict[str, Callable[..., float]] = {
+    function.__name__: function for function in (minimum, maximum, ceil, floor, sqrt, where)
+}
+"""The names that the text of a law may call."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """A law's entry in the registry: the function, where it comes from, what its numbers mean."""
+
+    function: Callable[..., Any]
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The law's name, which is also the name of what it computes."""
+        return self.function.__name__
+
+    @property
+    def units(self) -> dict[str, Unit]:
+        """Unit of each argument, in order, and of the value under "return"."""
+        return {name: ALIASES[alias] for name, alias in self.function.__annotations__.items()}
+
+    @property
+    def summary(self) -> str:
+        """First line of the docstring."""
+        return (self.function.__doc__ or "").strip().splitlines()[0]
+
+    @property
+    def expression(self) -> str:
+        """The text of the law's only expression, taken from its own source."""
+        return ast.unparse(self._body())
+
+    def with_numbers(self, arguments: dict[str, str]) -> str:
+        """The expression with each name replaced by the text given for it."""
+
+        class Substitute(ast.NodeTransformer):
+            def visit_Name(self, node: ast.Name) -> ast.Name:
+                return ast.Name(id=arguments.get(node.id, node.id))
+
+        return ast.unparse(Substitute().visit(self._body()))
+
+    def _body(self) -> ast.expr:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(self.function)))
+        function = cast(ast.FunctionDef, tree.body[0])
+        returned = cast(ast.Return, function.body[-1]).value
+        assert returned is not None, f"law {self.name} returns nothing"
+        return returned
+
+
+LAWS: dict[str, Law] = {}
+"""Every law by name; a law enters by being written."""
+
+
+def law(source: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Enter a function in LAWS under its name, with its source; the function stays itself."""
+
+    def enter(function: Callable[P, R]) -> Callable[P, R]:
+        entry = Law(function, source)
+        if entry.name in LAWS:
+            raise TypeError(f"two laws are called {entry.name}")
+        LAWS[entry.name] = entry
+        units = ", ".join(f"{name} [{unit.symbol}]" for name, unit in entry.units.items())
+        function.__doc__ = f"{function.__doc__}\n\nUnits: {units}. Source: {source}."
+        return function
+
+    return enter
+
+
+@dataclass(frozen=True)
+class Step:
+    """One law applied: which, to what, with what result, and what the result is here."""
+
+    law: Law
+    arguments: dict[str, Any]
+    value: Any
+    label: str = ""
+
+    @property
+    def evaluable(self) -> str:
+        """The expression with exact numbers: evaluating it gives `value` again."""
+        return self.law.with_numbers({name: repr(_scalar(value)) for name, value in self.arguments.items()})
+
+
+def _scalar(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+@dataclass
+class Derivation:
+    """The laws applied on the way to an answer, in order.
+
+    With `record` off (a whole grid of plans at once) nothing is kept and `apply` is the law.
+    """
+
+    record: bool = True
+    steps: list[Step] = field(default_factory=list)
+
+    def apply(self, law_function: Callable[..., float], label: str = "", /, **arguments: float) -> float:
+        """`law_function(**arguments)`, remembered with what it stands for here (`label`)."""
+        value = law_function(**arguments)
+        if self.record:
+            self.steps.append(Step(LAWS[law_function.__name__], arguments, value, label))
+        return value
+
+    def last(self) -> Step | None:
+        """The step just applied, or None when nothing is recorded."""
+        return self.steps[-1] if self.record and self.steps else None

@@ -1,0 +1,1 @@
+"""Training runtimes: what each really does with bytes, one folder a runtime."""

@@ -1,0 +1,136 @@
+"""What a runtime tells about a plan: its memory ledger, its step program, its files.
+
+Amounts are scalars for one plan and arrays for a grid of plans (statically `float`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.law import Derivation, Step
+from ziplan.plan import Plan
+from ziplan.workload.training import Workload
+
+PHASES = ("load", "init", "forward", "backward", "step", "save")
+ALWAYS = PHASES
+TRAINING = ("forward", "backward", "step")
+RUNNING = ("init", "forward", "backward", "step", "save")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a ledger: so many bytes of one tier in some phases.
+
+    Bytes are those of one instance of the tier: of one GPU where its scope is the GPU, of one
+    node where it is the node. `knob` names the config key or input that would change the line,
+    `step` is the law application that gave `high`, where one is recorded.
+    """
+
+    name: str
+    tier: str
+    phases: tuple[str, ...]
+    low: float
+    high: float
+    pinned: bool = False
+    knob: str = ""
+    step: Step | None = None
+
+
+class Ledger:
+    """All lines of a plan; sums them by tier and phase."""
+
+    def __init__(self, derivation: Derivation) -> None:
+        self.lines: list[Line] = []
+        self._derivation = derivation
+
+    def add(
+        self,
+        name: str,
+        tier: str,
+        phases: tuple[str, ...],
+        high: float,
+        *,
+        low: float | None = None,
+        pinned: bool = False,
+        knob: str = "",
+    ) -> None:
+        """Enter a line; `low` equals `high` unless given. Call right after the law for `high`."""
+        step = self._derivation.last()
+        self.lines.append(Line(name, tier, phases, high if low is None else low, high, pinned, knob, step))
+
+    def tiers(self) -> list[str]:
+        """Names of the tiers that have a line, in order of first mention."""
+        return list(dict.fromkeys(line.tier for line in self.lines))
+
+    def need(self, tier: str, phase: str) -> tuple[float, float]:
+        """Bytes needed of `tier` in `phase`: (low, high)."""
+        lines = [line for line in self.lines if line.tier == tier and phase in line.phases]
+        return total(line.low for line in lines), total(line.high for line in lines)
+
+
+def total(amounts: Iterable[float]) -> float:
+    """The sum, smallest arrays first, so that a grid's few wide terms are added last and once."""
+    result: Any = 0.0
+    for amount in sorted(amounts, key=np.size):
+        result = result + amount
+    return float(result) if np.ndim(result) == 0 else result
+
+
+@dataclass(frozen=True)
+class Demand:
+    """So much work of one resource: bytes of a tier or link, FLOPs, or parameters to update.
+
+    `resource` is "gpu" (FLOPs), "cpu_optimizer" (parameters of the whole node), "gather" (bytes
+    received per rank), "<tier>.read" or "<tier>.write" (bytes per rank between tier and GPU), or
+    "<tier>.swap_read" / "<tier>.swap_write" (bytes per rank between tier and DRAM).
+    """
+
+    term: str
+    resource: str
+    amount: float
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of the step. Demands of one chain follow each other; chains run at once."""
+
+    name: str
+    repeats: float
+    chains: tuple[tuple[Demand, ...], ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A search axis: plan fields that vary together, one value each per choice, best first among equals."""
+
+    name: str
+    choices: tuple[Mapping[str, Any], ...]
+
+
+class Runtime(Protocol):
+    """What a runtime's folder provides (modules satisfy it)."""
+
+    NAME: str
+    VERSION: str
+
+    def refusals(self, cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
+        """Why the runtime cannot express this plan; empty when it can."""
+
+    def axes(self, cluster: Cluster, workload: Workload) -> Sequence[Axis]:
+        """The search space."""
+
+    def ledger(self, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
+        """Bytes by tier and phase, line by line."""
+
+    def program(
+        self, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan
+    ) -> Sequence[Segment]:
+        """The step as segments of resource demands."""
+
+    def emit(self, cluster: Cluster, workload: Workload, plan: Plan) -> dict[str, str]:
+        """Files that make the runtime run this plan: name to text."""

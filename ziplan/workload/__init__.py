@@ -1,0 +1,1 @@
+"""What is trained: model shapes by operator, and training settings."""

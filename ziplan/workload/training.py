@@ -1,0 +1,52 @@
+"""Training settings, as a model.yaml or the command line states them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ziplan.units import Precision
+from ziplan.workload.model import ActivationBytes, Model
+
+
+class Settings(BaseModel):
+    """A frozen record of a file; keys it does not know are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class Optimizer(Settings):
+    """The optimizer and its settings."""
+
+    kind: Literal["adamw"] = "adamw"
+    learning_rate: float = Field(default=1e-5, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.999, ge=0, lt=1)
+    epsilon: float = Field(default=1e-8, gt=0)
+
+
+class Training(Settings):
+    """What one training run does. None means that the solver decides."""
+
+    sequence_length: int = Field(ge=1)
+    global_batch_size: int | None = Field(default=None, ge=1)
+    micro_batch_size: int | None = Field(default=None, ge=1)
+    accumulation_steps: int | None = Field(default=None, ge=1)
+    precision: Precision | None = None
+    optimizer: Optimizer = Optimizer()
+    activation_checkpointing: Literal["none", "selective", "full", "auto"] = "auto"
+    attention: Literal["flash", "eager"] = "flash"
+    trainable: Literal["all"] = "all"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model under given training settings, on GPUs whose precision is settled."""
+
+    model: Model
+    training: Training
+    precision: Precision
+    activations: ActivationBytes
