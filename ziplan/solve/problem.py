@@ -1,0 +1,79 @@
+"""The question and the answer of the solver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ziplan.estimate import Estimate
+from ziplan.hardware.cluster import Cluster
+from ziplan.runtimes.runtime import Runtime
+from ziplan.workload.training import Workload
+
+Objective = Literal["time", "gpus", "cost", "wear"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What to solve: the cheapest way to train this workload on this cluster with this runtime.
+
+    `fixed` pins plan fields by name. `allow_tiling` lets the solver ask for a code change
+    (tiled linears) where something else fits too.
+    """
+
+    cluster: Cluster
+    workload: Workload
+    runtime: Runtime
+    objective: Objective = "time"
+    fixed: Mapping[str, float] = field(default_factory=dict)
+    allow_tiling: bool = False
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What limits the answer: a tier's capacity, or the resource that the longest term waits for."""
+
+    kind: Literal["capacity", "time"]
+    where: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of the inputs and what it does ("tiers.dram.capacity", from, to, effect)."""
+
+    path: str
+    before: str
+    after: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Plain stage 3, everything in HBM: the GPUs it needs, and its step time on that many."""
+
+    gpus: float
+    usable_bytes_per_gpu: float
+    step_time: float | None
+    fits_here: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The solver's answer. `best` is the best plan that fits, else the one nearest to fitting.
+
+    `alternatives` are the best plans of other placements, best first. `do_not_offload` is true
+    when the best plan keeps everything in HBM. `space` says what was searched and pruned.
+    """
+
+    problem: Problem
+    best: Estimate
+    alternatives: tuple[Estimate, ...]
+    baseline: Baseline
+    binding: Binding
+    changes: tuple[Change, ...]
+    do_not_offload: bool
+    plans_evaluated: int
+    space: str
+    notes: tuple[str, ...] = ()
