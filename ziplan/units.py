@@ -13,9 +13,12 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
-
 Precision = Literal["fp32", "fp16", "bf16"]
 """The number formats that training computes in."""
+
+
+class UnitError(ValueError):
+    """Text that is not the quantity it should be; the message is the sentence that fixes it."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,9 @@ class Unit:
     def validate(self, value: object) -> float:
         """The value of a field of a file: text with a unit; a bare number is refused."""
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            raise ValueError(f"expected a quantity with its unit, for example '{self.example}'")
+            raise UnitError(f"expected a quantity with its unit, for example '{self.example}'")
         if not isinstance(value, str):
-            raise ValueError(f"{value!r} has no unit, expected '{self.symbol}' (for example '{self.example}')")
+            raise UnitError(f"{value!r} has no unit, expected '{self.symbol}' (for example '{self.example}')")
         return parse(value, self.symbol)
 
 
@@ -64,6 +67,7 @@ FlopsPerByte: TypeAlias = Annotated[float, Unit("FLOP/B")]
 FlopsPerParamToken: TypeAlias = Annotated[float, Unit("FLOP/param/token")]
 FlopsPerParam: TypeAlias = Annotated[float, Unit("FLOP/param")]
 FlopsPerToken: TypeAlias = Annotated[float, Unit("FLOP/token")]
+FlopsPerTokenPair: TypeAlias = Annotated[float, Unit("FLOP/token/token")]
 FlopsPerByteToken: TypeAlias = Annotated[float, Unit("FLOP/B/token")]
 Tokens: TypeAlias = Annotated[float, Unit("token")]
 TokensPerParam: TypeAlias = Annotated[float, Unit("token/param")]
@@ -72,6 +76,7 @@ Params: TypeAlias = Annotated[float, Unit("param")]
 ParamsPerSecond: TypeAlias = Annotated[float, Unit("param/s")]
 BytesPerParam: TypeAlias = Annotated[float, Unit("B/param")]
 BytesPerToken: TypeAlias = Annotated[float, Unit("B/token")]
+BytesPerTokenPair: TypeAlias = Annotated[float, Unit("B/token/token")]
 Dollars: TypeAlias = Annotated[float, Unit("USD")]
 Count: TypeAlias = Annotated[float, Unit("1")]
 Ratio: TypeAlias = Annotated[float, Unit("1")]
@@ -84,17 +89,155 @@ ALIASES: dict[str, Unit] = {
 """Alias name to unit: what the annotation of a law's argument means."""
 
 DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
-_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*?)?\s*$")
+BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60}
+TIMES = {
+    "s": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "\u00b5s": 1e-6,
+    "\u03bcs": 1e-6,
+    "ns": 1e-9,
+    "min": 60.0,
+    "h": 3600.0,
+    "day": 86400.0,
+    "days": 86400.0,
+    "year": 31557600.0,
+    "years": 31557600.0,
+}
+"""Spellings of a duration; a year is a Julian year of 365.25 days."""
+
+_NUMBER = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:_[0-9]+)*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)"
+    r"\s*(?P<unit>[^0-9\s.,+-].*)?"
+)
+_PREFIXED = ("B", "FLOP", "param", "token")
+_LONGEST = 80
 
 
 def parse(text: str, unit: str) -> float:
-    """`text` ("32 GB/s") as a float in the base unit `unit`; raises ValueError with the fix."""
-    raise NotImplementedError
+    """`text` ("32 GB/s") as a float in the base unit `unit`; raises UnitError with the fix."""
+    shown = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+    example = EXAMPLES.get(unit, f"1 {unit}".removesuffix(" 1"))
+    match = _NUMBER.fullmatch(text.strip()) if len(text) <= _LONGEST else None
+    try:
+        number = float(match["number"].replace(",", "").replace("_", "")) if match else math.nan
+    except ValueError:
+        number = math.nan
+    if match is None or math.isnan(number):
+        expected = "a number" if unit == "1" else f"a number and its unit '{unit}'"
+        raise UnitError(f"{shown!r} is not {expected} (for example '{example}')")
+    if number < 0:
+        raise UnitError(f"{shown!r} is negative, expected '{unit}' of at least 0 (for example '{example}')")
+    value = number * _scale(shown, (match["unit"] or "").strip(), unit, example)
+    if not math.isfinite(value):
+        raise UnitError(f"{shown!r} is too large to compute with")
+    return value
+
+
+def _scale(text: str, written: str, unit: str, example: str) -> float:
+    """What one of the unit as written is worth in the base unit."""
+    if unit == "1" and not written:
+        return 1.0
+    if unit == "s" and written in TIMES:
+        return TIMES[written]
+    top, per, below = (re.sub(r"\s*/\s*", "/", written)).partition("/")
+    base, expected_per, expected_below = unit.partition("/")
+    scale = _prefix(top, base)
+    if scale is not None and per == expected_per and _singular(below) == expected_below:
+        return scale
+    if not written:
+        raise UnitError(f"{text!r} has no unit, expected '{unit}' (for example '{example}')")
+    advice = _advice(written, unit) or f", expected '{unit}' (for example '{example}')"
+    raise UnitError(f"{text!r} has unit {written!r}{advice}")
+
+
+def _singular(name: str) -> str:
+    return re.sub(r"\b(param|token)s\b", r"\1", name)
+
+
+def _prefix(top: str, base: str) -> float | None:
+    """The factor of a prefixed base unit ("GiB" of "B"), None when `top` is not one."""
+    top = _singular_top(top)
+    if base == "B" and top.endswith("bit"):
+        prefix, size = top[: -len("bit")], 1 / 8
+    elif top.endswith(base):
+        prefix, size = top[: -len(base)], 1.0
+    else:
+        return None
+    factor = DECIMAL.get(prefix) if base in _PREFIXED or not prefix else None
+    if factor is None and base == "B":
+        factor = BINARY.get(prefix)
+    return None if factor is None else factor * size
+
+
+def _singular_top(top: str) -> str:
+    return top[:-1] if top.endswith(("params", "tokens")) else top
+
+
+def _advice(written: str, unit: str) -> str:
+    """The clause that fixes a unit that people often write; empty when there is none."""
+    base = unit.partition("/")[0]
+    rate = unit.removeprefix(base)
+    match = re.match(r"([kmgtpe]?i?)(bits?|b|flops?)?(/s|/sec|ps)?$", written, re.I)
+    if match is None:
+        return ""
+    prefix = match[1][:1].upper().replace("K", "K" if len(match[1]) == 2 else "k") + match[1][1:].lower()
+    if match[1] and not match[2] and not match[3]:
+        return f", which is a prefix without a unit: write '{prefix}{unit}'"
+    name = match[2] or ""
+    if base == "FLOP" and name.lower().startswith("flop"):
+        return f": write '{prefix}{unit}'"
+    if base != "B" or bool(match[3]) != bool(rate) or not name or name.lower().startswith("flop"):
+        return ""
+    if name == "b":
+        return f", which may mean bits or bytes: write '{prefix}bit{rate}' or '{prefix}B{rate}'"
+    return f": write '{prefix}{'B' if name == 'B' else 'bit'}{rate}'"
 
 
 def show(value: float, unit: str, digits: int = 4) -> str:
-    """A value for people: a prefix that keeps it readable, `digits` significant digits."""
+    """A value for people: a prefix that keeps it readable, `digits` significant digits.
+
+    A whole number below a million that needs no prefix is written out ("20,833 token"). What
+    this writes, `parse` reads back to within the digits shown.
+    """
+    value = float(value)
     if not math.isfinite(value):
-        return "unknown" if math.isnan(value) else "unlimited"
-    raise NotImplementedError
+        return "unknown" if math.isnan(value) else "unlimited" if value > 0 else "-unlimited"
+    size = abs(float(f"{value:.{digits - 1}e}"))
+    prefix, factor = _readable(size, unit)
+    return _figures(value, digits) if unit == "1" else f"{_figures(value / factor, digits)} {prefix}{unit}"
+
+
+def _readable(size: float, unit: str) -> tuple[str, float]:
+    """The prefix under which a value of this size reads best, and its factor."""
+    if unit == "s":
+        small = (("", 1.0), ("m", 1e-3), ("u", 1e-6), ("n", 1e-9))
+        return next((pair for pair in small if size >= pair[1]), small[-1] if size else small[0])
+    top, _, below = unit.partition("/")
+    if top not in _PREFIXED or below not in ("", "s") or (top == "token" and size < 1e6):
+        return "", 1.0
+    fitting = [(prefix, factor) for prefix, factor in DECIMAL.items() if size >= factor]
+    return fitting[-1] if fitting and size < 1e21 else ("", 1.0)
+
+
+def _figures(number: float, digits: int) -> str:
+    """The number in `digits` significant digits, plain where that reads well."""
+    if number == 0:
+        return "0"
+    mantissa, exponent = f"{number:.{digits - 1}e}".split("e")
+    power = int(exponent)
+    if power < -4 or power >= max(6, digits):
+        return f"{_stripped(mantissa)}e{power}"
+    return _stripped(f"{number:,.{max(0, digits - 1 - power)}f}")
+
+
+def _stripped(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def show_duration(seconds: float, digits: int = 4) -> str:
+    """A length of time for people, in the largest unit that it fills: "81.9 ms", "33,227 years"."""
+    for name, length in (("years", TIMES["year"]), ("days", TIMES["day"]), ("h", 3600.0), ("min", 60.0)):
+        if math.isfinite(seconds) and abs(seconds) >= 2 * length:
+            return f"{_figures(seconds / length, digits)} {name}"
+    return show(seconds, "s", digits)
