@@ -27,7 +27,7 @@ def minimum(*values: float) -> float:
     least = values[0]
     for value in values[1:]:
         least = np.minimum(least, value)
-    return cast(float, least)
+    return least
 
 
 def maximum(*values: float) -> float:
@@ -35,7 +35,7 @@ def maximum(*values: float) -> float:
     greatest = values[0]
     for value in values[1:]:
         greatest = np.maximum(greatest, value)
-    return cast(float, greatest)
+    return greatest
 
 
 def ceil(value: float) -> float:
