@@ -50,9 +50,10 @@ class Operator:
 class ActivationBytes:
     """Bytes that one layer keeps for backward, per token, as a range [low, high].
 
-    The low end has fused kernels, the high end eager modules that keep fp32 copies.
-    `attention_scores` is per token *and* per token of the sequence it attends to, and is 0
-    with flash attention.
+    The low end has fused kernels and no dropout, the high end eager modules that keep fp32
+    copies and dropout masks. `selective` recomputes the attention core alone.
+    `attention_scores` comes on top of `none` only: it is per token *and* per token of the
+    sequence it attends to, and is 0 with flash attention.
     """
 
     none_low: float
@@ -78,6 +79,11 @@ class Model:
     operators: tuple[Operator, ...]
     max_sequence_length: int | None = None
     source: str = ""
+    activation_function: str = ""
+
+    def operator(self, name: str) -> Operator:
+        """The operator called `name`."""
+        return next(operator for operator in self.operators if operator.name == name)
 
     @property
     def params(self) -> int:
