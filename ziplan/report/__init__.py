@@ -1,0 +1,1 @@
+"""How answers look: terminal text, JSON, files. Nothing here computes."""

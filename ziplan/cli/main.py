@@ -1,0 +1,98 @@
+"""The entry point: the `ziplan` command and the one error boundary around it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from ziplan import __version__
+from ziplan.cli.lazy import LazyGroup
+from ziplan.cli.output import complain, close_quietly, write
+from ziplan.errors import BadInput, ExitCode, ZiplanError
+
+ISSUES = "please report it with the command line and the output of the same command under ZIPLAN_TRACEBACK=1"
+
+app = typer.Typer(
+    cls=LazyGroup,
+    name="ziplan",
+    help="Plan the training of models whose state does not fit in GPU memory.",
+    epilog="Exit codes: 0 fits, 1 does not fit, 2 could not answer, 3 unknown, 70 a bug in ziplan.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        write(f"ziplan {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def ziplan(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Plan the training of models whose state does not fit in GPU memory."""
+
+
+UsageError: Any = typer.BadParameter.__mro__[2]
+"""Click's own base of everything wrong with a command line; typer may bring its own click."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run ziplan and exit with its code."""
+    code = run(list(sys.argv[1:] if arguments is None else arguments))
+    close_quietly()
+    sys.exit(code)
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; every way it can end becomes an exit code here and only here."""
+    try:
+        return _invoke(arguments)
+    except BadInput as error:
+        from ziplan.report.problems import problem_text
+
+        complain("\n".join(problem_text(problem) for problem in error.problems))
+        return error.exit_code
+    except ZiplanError as error:
+        complain(f"ziplan: {error}")
+        return error.exit_code
+    except UsageError as error:
+        error.show()
+        return ExitCode.BAD_INPUT
+    except (KeyboardInterrupt, typer.Abort):
+        complain("ziplan: interrupted")
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        return ExitCode.OK
+    except Exception as error:  # noqa: BLE001 - the boundary: whatever is left is our bug
+        return _bug(error)
+
+
+def _invoke(arguments: list[str]) -> int:
+    command: Any = typer.main.get_command(app)
+    if "_ZIPLAN_COMPLETE" in os.environ:
+        command.main(args=arguments, prog_name="ziplan", standalone_mode=False)
+        return ExitCode.OK
+    try:
+        with command.make_context("ziplan", arguments) as context:
+            result = command.invoke(context)
+    except typer.Exit as ended:
+        return ended.exit_code
+    return int(result or 0)
+
+
+def _bug(error: Exception) -> int:
+    if os.environ.get("ZIPLAN_TRACEBACK"):
+        complain("".join(traceback.format_exception(error)).rstrip())
+    said = " ".join(str(error).split())[:200]
+    complain(f"ziplan: this is a bug in ziplan: {type(error).__name__}: {said}; {ISSUES}")
+    return ExitCode.BUG

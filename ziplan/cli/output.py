@@ -1,0 +1,104 @@
+"""What ziplan writes and where: stdout is the answer only, everything else is stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from ziplan.errors import BadInput
+from ziplan.report.lines import Lines, coloured, in_ascii, plain
+
+WIDEST = 100
+
+
+def width() -> int:
+    """Columns to write in: COLUMNS or the terminal's, at most 100."""
+    return max(40, min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns))
+
+
+def is_unicode(stream: TextIO) -> bool:
+    """Whether the stream takes every character."""
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower()
+    return encoding.replace("-", "").startswith("utf")
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Colour on a terminal only, unless NO_COLOR or FORCE_COLOR says otherwise."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def show(lines: Lines) -> None:
+    """Write an answer made of styled lines to stdout."""
+    text = coloured(lines) if wants_colour(sys.stdout) else plain(lines)
+    write(text)
+
+
+def write(text: str) -> None:
+    """Write text to stdout; a reader that has gone away is no error."""
+    with contextlib.suppress(BrokenPipeError):
+        _put(sys.stdout, text)
+
+
+def complain(text: str) -> None:
+    """Write text to stderr."""
+    with contextlib.suppress(OSError, ValueError):
+        _put(sys.stderr, f"{text}\n")
+
+
+def _put(stream: TextIO, text: str) -> None:
+    stream.write(text if is_unicode(stream) else in_ascii(text))
+    stream.flush()
+
+
+def close_quietly() -> None:
+    """Flush stdout; if its reader has gone away, keep the interpreter from saying so at exit."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def save(path: Path, text: str) -> None:
+    """Write one file, whole or not at all."""
+    if path.is_dir():
+        raise BadInput.of("is a folder, expected a file to write", file=str(path))
+    save_all(path.parent, {path.name: text})
+
+
+def save_all(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files into a folder: all to temporary names first, then each by a rename."""
+    if folder.exists() and not folder.is_dir():
+        raise BadInput.of("is a file, expected a folder to write into", file=str(folder))
+    waiting: list[tuple[str, Path]] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            waiting.append((_temporary(folder, text), folder / name))
+        for temporary, final in waiting:
+            os.replace(temporary, final)
+    except OSError as error:
+        raise BadInput.of(f"cannot be written: {error.strerror or error}", file=str(folder)) from error
+    finally:
+        for temporary, _ in waiting:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def _temporary(folder: Path, text: str) -> str:
+    handle, name = tempfile.mkstemp(dir=folder, prefix=".ziplan-")
+    with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+    umask = os.umask(0)
+    os.umask(umask)
+    os.chmod(name, 0o666 & ~umask)
+    return name

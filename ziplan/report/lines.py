@@ -1,0 +1,53 @@
+"""Styled text: lines of spans, as plain text or in colour, and the ASCII form of both."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PLAINER = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "→": "->", "≥": ">=", "≤": "<=", "…": "..."})  # noqa: RUF001
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of a line; `style` is a style of rich, or nothing."""
+
+    text: str
+    style: str = ""
+
+
+Line = tuple[Span, ...]
+Lines = Sequence[Line]
+
+
+def line(*pieces: str | Span) -> Line:
+    """A line of text and styled pieces."""
+    return tuple(Span(piece) if isinstance(piece, str) else piece for piece in pieces)
+
+
+def wrapped(text: str, width: int, indent: str = "  ") -> list[Line]:
+    """A paragraph as lines no wider than `width`; all but the first are indented."""
+    return [line(part) for part in textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)]
+
+
+def plain(lines: Lines) -> str:
+    """The lines without style."""
+    return "".join("".join(span.text for span in each).rstrip() + "\n" for each in lines)
+
+
+def coloured(lines: Lines) -> str:
+    """The lines with terminal colours."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(force_terminal=True, color_system="standard", width=1000, legacy_windows=False)
+    with console.capture() as captured:
+        for each in lines:
+            console.print(Text.assemble(*((span.text, span.style) for span in each)), end="\n", soft_wrap=True)
+    return captured.get()
+
+
+def in_ascii(text: str) -> str:
+    """Text for a stream that is not UTF-8."""
+    return text.translate(PLAINER).encode("ascii", "backslashreplace").decode("ascii")
