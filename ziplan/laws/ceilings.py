@@ -85,6 +85,12 @@ def max_params_by_compute(
 
 
 @law("article: The ceiling that is advertised, and the one that binds")
+def ceiling_gap(max_params_by_capacity: Params, max_params_by_compute: Params) -> Ratio:
+    """How many times more parameters the capacity holds than the compute trains."""
+    return max_params_by_capacity / max_params_by_compute
+
+
+@law("article: The ceiling that is advertised, and the one that binds")
 def training_tokens(params: Params, tokens_per_param: TokensPerParam) -> Tokens:
     """Tokens that a model of this size is to be trained on."""
     return tokens_per_param * params

@@ -141,11 +141,13 @@ class Step:
     @property
     def evaluable(self) -> str:
         """The expression with exact numbers: evaluating it gives `value` again."""
-        return self.law.with_numbers({name: repr(_scalar(value)) for name, value in self.arguments.items()})
+        return self.law.with_numbers({name: _literal(value) for name, value in self.arguments.items()})
 
 
-def _scalar(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def _literal(value: Any) -> str:
+    """A number as exact Python text that keeps its meaning wherever it is put."""
+    text = ast.unparse(ast.Constant(value.item() if isinstance(value, np.generic) else value))
+    return f"({text})" if text.startswith("-") else text
 
 
 @dataclass
