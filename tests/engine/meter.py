@@ -1,0 +1,134 @@
+"""What a run is measured by: bytes by class, locked memory by owner, parameters gathered and live."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+
+FILE_CLASSES = (
+    ("_param.tensor.swp", "param"),
+    ("_gradient_", "gradient"),
+    ("exp_avg_sq", "exp_avg_sq"),
+    ("exp_avg", "exp_avg"),
+)
+
+
+def file_class(path):
+    """What a swap file holds: param, gradient, exp_avg, exp_avg_sq, or else the fp32 master."""
+    name = os.path.basename(path)
+    return next((kind for part, kind in FILE_CLASSES if part in name), "master")
+
+
+class Meter:
+    """Counters of one process. `start_step` begins a step; `step` is what was counted since."""
+
+    def __init__(self):
+        self._locked = {}
+        self._params = []
+        self.names = {}
+        self.peak = Counter()
+        self.start_step()
+
+    def start_step(self):
+        self.reads, self.writes, self.gathers = Counter(), Counter(), []
+
+    def read(self, path, count):
+        self.reads[file_class(path)] += count
+
+    def write(self, path, count):
+        self.writes[file_class(path)] += count
+
+    # Page-locked memory.
+
+    def lock(self, tensor):
+        begin = tensor.data_ptr()
+        self._locked[begin] = (begin + tensor.nbytes, tensor.nbytes, _owner())
+        self.peak["locked_bytes"] = max(self.peak["locked_bytes"], sum(self.locked.values()))
+        return tensor
+
+    def unlock(self, begin):
+        return self._locked.pop(begin, None) is not None
+
+    def is_locked(self, tensor):
+        begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
+        return any(first <= begin and end <= last for first, (last, _, _) in self._locked.items())
+
+    @property
+    def locked(self):
+        """Bytes now locked, by the DeepSpeed function that locked them."""
+        by_owner = Counter()
+        for _, count, owner in self._locked.values():
+            by_owner[owner] += count
+        return dict(by_owner)
+
+    # Parameters.
+
+    def watch_model(self, model):
+        """Remember the model's partitioned parameters and their names."""
+        named = [(name, p) for name, p in model.named_parameters() if hasattr(p, "ds_numel")]
+        self._params = [param for _, param in named]
+        self.names = {param.ds_id: name for name, param in named}
+
+    def watch_engine(self):
+        """Have DeepSpeed's coordinator and swappers report here; before the engine is made."""
+        from deepspeed.runtime.swap_tensor.partitioned_param_swapper import AsyncPartitionedParameterSwapper
+        from deepspeed.runtime.swap_tensor.utils import SwapBufferManager
+        from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
+
+        gather = "_PartitionedParameterCoordinator__all_gather_params_"
+        _wrap(PartitionedParameterCoordinator, gather, before=self._gathering, after=self._gathered)
+        allocate = "_allocate_and_return_buffers_for_swap_in"
+        _wrap(AsyncPartitionedParameterSwapper, allocate, after=self._param_buffers)
+        _wrap(SwapBufferManager, "allocate", after=self._optimizer_buffers)
+
+    def _gathering(self, coordinator, params, forward, **_):
+        away = [p for p in params if p.ds_status.name == "NOT_AVAILABLE"]
+        self.gathers += [(forward, p.ds_id, p.ds_numel) for p in away]
+
+    def _gathered(self, *_, **__):
+        live = sum(p.ds_numel for p in self._params if p.ds_status.name != "NOT_AVAILABLE")
+        self.peak["live_elements"] = max(self.peak["live_elements"], live)
+
+    def _param_buffers(self, swapper, *_):
+        used = swapper.param_buffer_count - len(swapper.available_buffer_ids)
+        self.peak["param_buffers"] = max(self.peak["param_buffers"], used)
+
+    def _optimizer_buffers(self, manager, *_, **__):
+        used = manager.count - len(manager.free_buffer_index)
+        self.peak["optimizer_buffers"] = max(self.peak["optimizer_buffers"], used)
+
+    def unswapped_gradients(self, optimizer):
+        """Note the fp32 gradients that stay with the GPU until the step, and the storage behind them."""
+        swapper = getattr(optimizer, "optimizer_swapper", None)
+        infos = swapper.swap_params_info.values() if swapper else ()
+        kept = [tensor for info in infos for tensor in info.unswapped_gradients.values()]
+        storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in kept}
+        held = sum(storages.values())
+        self.peak["unswapped_gradient_bytes"] = max(self.peak["unswapped_gradient_bytes"], held)
+
+
+def _wrap(owner, name, *, before=None, after=None):
+    original = getattr(owner, name)
+
+    def wrapped(self, *arguments, **keywords):
+        if before:
+            before(self, *arguments, **keywords)
+        value = original(self, *arguments, **keywords)
+        if after:
+            after(self, *arguments, **keywords)
+        return value
+
+    setattr(owner, name, wrapped)
+
+
+ALLOCATORS = ("pin_memory.py", "cpu_accelerator.py", "abstract_accelerator.py", "ops.py", "meter.py")
+
+
+def _owner():
+    """The DeepSpeed function that asked for locked memory: "stage3._setup_for_real_optimizer"."""
+    frame = sys._getframe(1)
+    while os.path.basename(frame.f_code.co_filename) in ALLOCATORS or frame.f_code.co_name.startswith("<"):
+        frame = frame.f_back
+    module = os.path.splitext(os.path.basename(frame.f_code.co_filename))[0]
+    return f"{module}.{frame.f_code.co_name}"

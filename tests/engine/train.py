@@ -1,0 +1,159 @@
+"""Train a small Hugging Face model for a few steps with the real DeepSpeed on the CPU, and count.
+
+Runs as a program, one process per rank: `python -m engine.train JOB RESULT`. JOB is a JSON file with
+`config` (a DeepSpeed config), `spec` (see `harness.Spec`), `rank`, `world`, `simulated` and `store`.
+When simulated, this one process is rank 0 of `world` and its peers are torch's fake process group:
+sizes, files and traffic are those of a real run, values are not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import torch
+
+from engine.meter import Meter, file_class
+from engine.ops import install
+
+# DeepSpeed chooses its accelerator when it is imported, so it is imported after the environment is set.
+
+
+def prepare_environment(job):
+    rank, world = str(job["rank"]), str(job["world"])
+    os.environ.update(
+        DS_ACCELERATOR="cpu",
+        DS_PIN_MEMORY_BACKEND="native",
+        RANK=rank,
+        LOCAL_RANK=rank,
+        WORLD_SIZE=world,
+        LOCAL_SIZE=world,
+    )
+
+
+def join(job):
+    """Join the process group: gloo through a file, or the fake one."""
+    import deepspeed
+
+    if job["simulated"]:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        backend, store = "fake", FakeStore()
+    else:
+        backend, store = "gloo", torch.distributed.FileStore(job["store"], job["world"])
+    torch.distributed.init_process_group(backend, store=store, rank=job["rank"], world_size=job["world"])
+    deepspeed.init_distributed(dist_backend=backend, verbose=False)
+
+
+def build_model(spec, config):
+    """The model of the spec; parameters are partitioned as they are made where ZeRO-3 would."""
+    import deepspeed
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    shape = AutoConfig.for_model(**spec["model"])
+    MODEL_FOR_CAUSAL_LM_MAPPING[type(shape)]  # its module cannot be imported while parameters are partitioned
+    zero3 = config.get("zero_optimization", {}).get("stage") == 3
+    scope = deepspeed.zero.Init(config_dict_or_path=config) if zero3 else contextlib.nullcontext()
+    with scope:
+        model = AutoModelForCausalLM.from_config(shape, attn_implementation="sdpa")
+    model.config.use_cache = False
+    if spec["checkpointing"] != "none":
+        reentrant = spec["checkpointing"] == "reentrant"
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+    return model.train()
+
+
+def train_step(engine, spec, meter, batches):
+    """One optimizer step; its loss and what it moved."""
+    meter.start_step()
+    for _ in range(engine.gradient_accumulation_steps()):
+        loss = micro_step(engine, spec, batches)
+        meter.unswapped_gradients(engine.optimizer)
+        engine.step()
+    return {
+        "loss": float(loss),
+        "read_bytes": dict(meter.reads),
+        "write_bytes": dict(meter.writes),
+        "gathered_elements": sum(count for _, _, count in meter.gathers),
+        "gathers": [[meter.names.get(key, key), forward] for forward, key, _ in meter.gathers],
+    }
+
+
+def micro_step(engine, spec, batches):
+    shape = (engine.train_micro_batch_size_per_gpu(), spec["sequence_length"])
+    tokens = torch.randint(0, spec["model"]["vocab_size"], shape, generator=batches)
+    loss = engine(input_ids=tokens, labels=tokens).loss
+    engine.backward(loss)
+    return loss
+
+
+def buffers(optimizer):
+    """Sizes that the optimizer settled on."""
+    sizes = getattr(optimizer, "fp16_partitioned_groups_flat_numel", None)
+    found = {"sub_groups": list(sizes or ())}
+    for name in ("grad_partitions_flat_buffer", "ipg_bucket_flat_buffer"):
+        tensor = getattr(optimizer, name, None)
+        found[name] = None if tensor is None else tensor.nbytes
+    return found
+
+
+def swap_files(folders):
+    """Bytes and number of this run's swap files by class."""
+    paths = {path for folder in folders for path in Path(folder).rglob("*") if path.is_file()}
+    sizes, counts = Counter(), Counter()
+    for path in paths:
+        sizes[file_class(path)] += path.stat().st_size
+        counts[file_class(path)] += 1
+    return {"bytes": dict(sizes), "counts": dict(counts)}
+
+
+def swap_folders(config):
+    zero = config.get("zero_optimization", {})
+    sections = (zero.get("offload_param"), zero.get("offload_optimizer"))
+    return [section["nvme_path"] for section in sections if section and section.get("nvme_path")]
+
+
+def run(job):
+    import deepspeed
+
+    meter = Meter()
+    install(meter)
+    meter.watch_engine()
+    join(job)
+    config, spec = job["config"], job["spec"]
+    model = build_model(spec, config)
+    meter.watch_model(model)
+    params = sum(getattr(p, "ds_numel", p.numel()) for p in model.parameters())
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+    init = {"read_bytes": dict(meter.reads), "write_bytes": dict(meter.writes)}
+    batches = torch.Generator().manual_seed(1 + job["rank"])
+    steps = [train_step(engine, spec, meter, batches) for _ in range(spec["steps"])]
+    torch.distributed.barrier()
+    return {
+        "params": params,
+        "init": init,
+        "steps": steps,
+        "files": swap_files(swap_folders(config)),
+        "peak": dict(meter.peak),
+        "locked_bytes": meter.locked,
+        "optimizer": type(engine.optimizer).__name__,
+        **buffers(engine.optimizer),
+    }
+
+
+def main():
+    job = json.loads(Path(sys.argv[1]).read_text())
+    prepare_environment(job)
+    result = run(job)
+    Path(sys.argv[2]).write_text(json.dumps(result))
+    sys.stdout.flush()
+    os._exit(0)  # threads of torch and DeepSpeed sometimes abort while the interpreter is taken down
+
+
+if __name__ == "__main__":
+    main()
