@@ -6,7 +6,21 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-PLAINER = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "→": "->", "≥": ">=", "≤": "<=", "…": "..."})  # noqa: RUF001
+PLAINER = str.maketrans(
+    {
+        "\u00b7": "*",
+        "\u00d7": "x",
+        "\u2013": "-",
+        "\u2014": "-",
+        "\u2192": "->",
+        "\u2248": "~",
+        "\u2264": "<=",
+        "\u2265": ">=",
+        "\u2026": "...",
+        "\u00b2": "^2",
+    }
+)
+"""What stands for a sign where only ASCII can be written."""
 
 
 @dataclass(frozen=True)

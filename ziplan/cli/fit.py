@@ -1,0 +1,123 @@
+"""`ziplan fit`: the best plan, its verdict, and the files that run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from ziplan.cli import options
+from ziplan.cli.inputs import Request, answer_to, training_settings
+from ziplan.cli.output import save, save_all, show, width, write
+from ziplan.errors import CannotEmit, ExitCode
+
+if TYPE_CHECKING:
+    from ziplan.report.text import Written
+    from ziplan.solve.problem import Answer
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def fit(
+    model: options.ModelArgument,
+    cluster: options.ClusterArgument,
+    runtime: options.RuntimeOption = "deepspeed",
+    set: options.SetOption = None,
+    sequence_length: options.SequenceLength = None,
+    global_batch_size: options.GlobalBatchSize = None,
+    micro_batch_size: options.MicroBatchSize = None,
+    accumulation_steps: options.AccumulationSteps = None,
+    precision: options.PrecisionOption = None,
+    checkpointing: options.CheckpointingOption = None,
+    attention: options.AttentionOption = None,
+    optimizer: options.OptimizerOption = None,
+    objective: options.ObjectiveOption = options.Objective.TIME,
+    allow_tiling: options.TilingOption = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print how every number came about.")] = False,
+    json: options.JsonOption = False,
+    format: options.FormatOption = options.Format.TEXT,
+    output: options.OutputOption = None,
+    out: Annotated[
+        Optional[Path],
+        typer.Option("--out", metavar="DIR", help="Write the runtime's files and plan.yaml to DIR."),
+    ] = None,
+    on_tight: Annotated[
+        options.Outcome, typer.Option("--on-tight", help="What a tight fit counts as.")
+    ] = options.Outcome.PASS,
+    on_unknown: Annotated[
+        options.Outcome, typer.Option("--on-unknown", help="What an unknown verdict counts as.")
+    ] = options.Outcome.FAIL,
+    exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdict.")] = False,
+) -> int:
+    """Plan a training run: does it fit, where does its state live, how long is a step.
+
+    The answer is the best plan that fits, or the one nearest to fitting and what would make it fit.
+    """
+    training = training_settings(
+        sequence_length=sequence_length,
+        global_batch_size=global_batch_size,
+        micro_batch_size=micro_batch_size,
+        accumulation_steps=accumulation_steps,
+        precision=precision,
+        activation_checkpointing=checkpointing,
+        attention=attention,
+        optimizer=optimizer,
+    )
+    request = Request(model, cluster, runtime, tuple(set or ()), training, objective.value, allow_tiling)
+    answer = answer_to(request)
+    files, written = _files(answer, out)
+    _deliver(answer, files, written, json or format is options.Format.JSON, explain, output)
+    return ExitCode.OK if exit_zero else exit_code(answer.best.verdict, on_tight, on_unknown)
+
+
+def exit_code(verdict: str, on_tight: options.Outcome, on_unknown: options.Outcome) -> ExitCode:
+    """The code that a verdict exits with."""
+    if verdict == "does_not_fit" or (verdict == "tight" and on_tight is options.Outcome.FAIL):
+        return ExitCode.DOES_NOT_FIT
+    if verdict == "unknown" and on_unknown is options.Outcome.FAIL:
+        return ExitCode.UNKNOWN
+    return ExitCode.OK
+
+
+def _files(answer: Answer, out: Path | None) -> tuple[dict[str, str], Written]:
+    """The files that run the plan, and what became of them."""
+    from ziplan.report.plan_file import plan_yaml
+    from ziplan.report.text import Written
+
+    best, problem = answer.best, answer.problem
+    if best.verdict == "does_not_fit":
+        return {}, Written(why_not="a plan that does not fit is not written out")
+    try:
+        files = dict(problem.runtime.emit(problem.cluster, problem.workload, best.plan))
+    except CannotEmit as error:
+        if out is not None:
+            raise
+        return {}, Written(why_not=str(error))
+    about = f"{problem.workload.model.name} on {problem.cluster.label}, planned by ziplan"
+    files["plan.yaml"] = plan_yaml(best.plan, problem.runtime.NAME, about)
+    if out is not None:
+        save_all(out, files)
+    return files, Written(names=list(files), folder=str(out) if out is not None else "")
+
+
+def _deliver(
+    answer: Answer, files: dict[str, str], written: Written, as_json: bool, explain: bool, output: Path | None
+) -> None:
+    if as_json:
+        from ziplan.report.json import dumps, fit_document
+
+        said = [f"files: {written.why_not}"] if written.why_not else []
+        text = dumps(fit_document(answer, files, said))
+        write(text) if output is None else save(output, text)
+        return
+    from ziplan.report.lines import plain
+    from ziplan.report.text import fit_text
+
+    lines = fit_text(answer, written, width())
+    if explain:
+        from ziplan.report.derivation import explained
+
+        lines += explained(answer.best, width())
+    show(lines) if output is None else save(output, plain(lines))

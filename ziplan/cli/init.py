@@ -1,0 +1,62 @@
+"""`ziplan init`: files to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ziplan.cli.output import save_all, write
+from ziplan.errors import BadInput
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+MODEL = """\
+# yaml-language-server: $schema=model.schema.json
+# What is trained. `ziplan models list` names the shipped shapes.
+model: llama-3.1-8b             # or the path of a Hugging Face config.json or its folder
+training:
+  sequence_length: 4096         # tokens
+  # global_batch_size: 64       # sequences per optimizer step over all ranks; left out: the solver's choice
+  precision: bf16               # fp32, fp16 or bf16
+  optimizer: {kind: adamw, learning_rate: 1e-5, weight_decay: 0.1}
+  activation_checkpointing: auto  # none, selective, full, or auto: the solver decides
+  attention: flash              # flash or eager
+"""
+
+CLUSTER = """\
+# yaml-language-server: $schema=cluster.schema.json
+# What it is trained on. `ziplan profiles list` names the shipped machines.
+machine: dgx-a100-80g           # or the path of a machine file
+nodes: 1
+# with:                         # changes to the machine, each with its unit
+#   tiers.dram.capacity: 2 TiB
+# price: {per_node_hour: 32.77 USD, source: "your contract", date: 2026-01-01}
+"""
+
+
+def starting_files() -> dict[str, str]:
+    """The files that `init` writes: two to edit, and the schemas that editors check them with."""
+    from ziplan.cli.schema import schema_text
+
+    return {
+        "model.yaml": MODEL,
+        "cluster.yaml": CLUSTER,
+        "model.schema.json": schema_text("model.yaml"),
+        "cluster.schema.json": schema_text("cluster.yaml"),
+    }
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write. Default: here.")] = Path(),
+) -> None:
+    """Write a commented model.yaml and cluster.yaml to start from; nothing is overwritten."""
+    files = starting_files()
+    taken = [name for name in files if (folder / name).exists()]
+    if taken:
+        raise BadInput.of(f"{', '.join(taken)} already there, nothing written", file=str(folder))
+    save_all(folder, files)
+    names = " ".join(str(folder / name) for name in ("model.yaml", "cluster.yaml"))
+    write(f"wrote {', '.join(files)} to {folder}\nnext: ziplan fit {names}\n")

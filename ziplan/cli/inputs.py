@@ -1,0 +1,98 @@
+"""From the words on the command line to a problem to solve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ziplan.errors import BadInput
+
+if TYPE_CHECKING:
+    from ziplan.runtimes.runtime import Runtime
+    from ziplan.solve.problem import Answer, Problem
+
+
+@dataclass(frozen=True)
+class Request:
+    """What every planning command is asked: names, and settings that override what files say."""
+
+    model: str
+    cluster: str
+    runtime: str = "deepspeed"
+    settings: tuple[str, ...] = ()
+    training: Mapping[str, Any] = field(default_factory=dict)
+    objective: str = "time"
+    allow_tiling: bool = False
+
+
+def training_settings(**options: Any) -> dict[str, Any]:
+    """The options that were given, under the names that model.yaml has for them."""
+    given = {name: getattr(value, "value", value) for name, value in options.items() if value is not None}
+    if "optimizer" in given:
+        given["optimizer"] = {"kind": given["optimizer"]}
+    return given
+
+
+def problem_of(request: Request) -> Problem:
+    """The problem that a request poses; BadInput when a name, file or setting is wrong."""
+    from ziplan.hardware.profiles import load_cluster
+    from ziplan.solve.problem import Problem
+    from ziplan.workload.load import load_workload
+
+    runtime = runtime_named(request.runtime)
+    cluster = load_cluster(request.cluster, [_setting(text) for text in request.settings])
+    workload = load_workload(request.model, request.training, tuple(cluster.node.gpu.peak_flops_per_s))
+    return Problem(
+        cluster=cluster,
+        workload=workload,
+        runtime=runtime,
+        objective=request.objective,  # type: ignore[arg-type]
+        allow_tiling=request.allow_tiling,
+    )
+
+
+def answer_to(request: Request) -> Answer:
+    """The solver's answer to a request."""
+    from ziplan.solve import solve
+
+    return solve(problem_of(request))
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise BadInput.of(
+            f"--set {text!r} is not KEY=VALUE", help="for example --set tiers.dram.capacity='2 TiB'"
+        )
+    return key.strip(), value.strip()
+
+
+def runtime_named(name: str) -> Runtime:
+    """The runtime called `name`."""
+    from ziplan.runtimes import RUNTIMES
+
+    if name not in RUNTIMES:
+        raise BadInput.of(f"unknown runtime {name!r}", help=f"known are {', '.join(RUNTIMES)}")
+    return RUNTIMES[name]
+
+
+def runtime_names() -> Iterable[str]:
+    """Names that --runtime takes."""
+    from ziplan.runtimes import RUNTIMES
+
+    return RUNTIMES
+
+
+def model_names() -> Iterable[str]:
+    """Shipped model shapes."""
+    from ziplan.workload.load import list_shapes
+
+    return list_shapes()
+
+
+def machine_names() -> Iterable[str]:
+    """Shipped machines."""
+    from ziplan.hardware.profiles import list_profiles
+
+    return list_profiles("nodes")

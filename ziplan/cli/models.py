@@ -1,0 +1,44 @@
+"""`ziplan models`: shipped model shapes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ziplan.cli import options
+from ziplan.cli.output import show, width, write
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Shipped model shapes, operator by operator.",
+)
+
+
+@app.command("list")
+def list_all() -> None:
+    """Names of the shipped shapes, one a line."""
+    from ziplan.cli.inputs import model_names
+
+    write("".join(f"{name}\n" for name in model_names()))
+
+
+@app.command("show")
+def show_one(
+    model: options.ModelArgument,
+    json: Annotated[bool, typer.Option("--json", help="As ziplan.model/1.")] = False,
+) -> None:
+    """One model: its parameters and every operator."""
+    from ziplan.workload.load import load_model
+
+    shape = load_model(model)
+    if json:
+        from ziplan.report.json import dumps, model_document
+
+        write(dumps(model_document(shape)))
+        return
+    from ziplan.report.models import model_text
+
+    show(model_text(shape, width()))

@@ -1,0 +1,152 @@
+"""Arguments and options that several commands take, their words, and how they are completed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+
+class Precision(str, Enum):
+    """Number formats that training computes in."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    BF16 = "bf16"
+
+
+class Checkpointing(str, Enum):
+    """How many activations a layer keeps; auto leaves it to the solver."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+    AUTO = "auto"
+
+
+class Attention(str, Enum):
+    """How attention is computed."""
+
+    FLASH = "flash"
+    EAGER = "eager"
+
+
+class OptimizerKind(str, Enum):
+    """Optimizers."""
+
+    ADAMW = "adamw"
+
+
+class Objective(str, Enum):
+    """What the best plan is best at."""
+
+    TIME = "time"
+    GPUS = "gpus"
+    COST = "cost"
+    WEAR = "wear"
+
+
+class Format(str, Enum):
+    """Forms of an answer."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Outcome(str, Enum):
+    """What an uncertain verdict counts as."""
+
+    PASS = "pass"  # noqa: S105 - a word, not a secret
+    FAIL = "fail"
+
+
+def completer(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """A shell completer over names; a name that cannot be listed is no reason to fail there."""
+
+    def complete(incomplete: str) -> list[str]:
+        try:
+            return [name for name in names() if name.startswith(incomplete)]
+        except Exception:  # noqa: BLE001 - a shell's completion has nowhere to report to
+            return []
+
+    return complete
+
+
+def _models() -> Iterable[str]:
+    from ziplan.cli.inputs import model_names
+
+    return model_names()
+
+
+def _machines() -> Iterable[str]:
+    from ziplan.cli.inputs import machine_names
+
+    return machine_names()
+
+
+def _runtimes() -> Iterable[str]:
+    from ziplan.cli.inputs import runtime_names
+
+    return runtime_names()
+
+
+def _option(*names: str, help: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, show_default=False, **more)
+
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A model.yaml, a Hugging Face config.json or its folder, or a shipped shape.",
+        autocompletion=completer(_models),
+    ),
+]
+ClusterArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CLUSTER",
+        help="A cluster.yaml, a machine profile, or a name such as dgx-a100-80g or '4x dgx-h100'.",
+        autocompletion=completer(_machines),
+    ),
+]
+RuntimeOption = Annotated[
+    str,
+    _option("--runtime", metavar="NAME", help="Training runtime. Default: deepspeed.", autocompletion=completer(_runtimes)),
+]
+SetOption = Annotated[
+    Optional[list[str]],
+    _option("--set", metavar="KEY=VALUE", help="Change the machine, e.g. tiers.dram.capacity='2 TiB'. Repeatable."),
+]
+SequenceLength = Annotated[Optional[int], _option("--sequence-length", min=1, metavar="N", help="Tokens per sequence.")]
+GlobalBatchSize = Annotated[
+    Optional[int], _option("--global-batch-size", min=1, metavar="N", help="Sequences per step over all ranks.")
+]
+MicroBatchSize = Annotated[
+    Optional[int], _option("--micro-batch-size", min=1, metavar="N", help="Sequences per rank and micro-step.")
+]
+AccumulationSteps = Annotated[
+    Optional[int], _option("--accumulation-steps", min=1, metavar="N", help="Micro-steps per optimizer step.")
+]
+PrecisionOption = Annotated[
+    Optional[Precision], _option("--precision", help="Default: bf16 where the GPU has it.")
+]
+CheckpointingOption = Annotated[
+    Optional[Checkpointing], _option("--checkpointing", help="Activations kept. Default: auto.")
+]
+AttentionOption = Annotated[Optional[Attention], _option("--attention", help="Default: flash.")]
+OptimizerOption = Annotated[Optional[OptimizerKind], _option("--optimizer", help="Default: adamw.")]
+ObjectiveOption = Annotated[Objective, _option("--objective", help="What to be best at. Default: time.")]
+TilingOption = Annotated[
+    bool, _option("--allow-tiling", help="Let the plan ask for tiled linears, a change of the model's code.")
+]
+JsonOption = Annotated[bool, _option("--json", help="The same as --format json.")]
+FormatOption = Annotated[
+    Format, _option("--format", envvar="ZIPLAN_FORMAT", help="Form of the answer. Default: text.")
+]
+OutputOption = Annotated[
+    Optional[Path], _option("--output", "-o", metavar="FILE", help="Write the answer to FILE, not to stdout.")
+]

@@ -1,0 +1,135 @@
+"""How numbers came about: laws applied, and the ledger of memory, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ziplan.estimate import Estimate
+from ziplan.laws.law import Law, Step
+from ziplan.report.lines import Line, Span, line, wrapped
+from ziplan.report.table import Column, table
+from ziplan.runtimes.runtime import Line as LedgerLine
+from ziplan.units import Unit, show, show_duration
+
+
+def quantity(value: Any, unit: Unit) -> str:
+    """A value of a law as text."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return show_duration(number) if unit.symbol == "s" else show(number, unit.symbol)
+
+
+def step_lines(step: Step, width: int) -> list[Line]:
+    """One law applied: what it stands for, symbols, numbers, value."""
+    units = step.law.units
+    numbers = {name: quantity(value, units[name]) for name, value in step.arguments.items()}
+    label = f" ({step.label})" if step.label else ""
+    value = quantity(step.value, units["return"])
+    return [
+        line(Span(step.law.name, "bold"), label),
+        *_indented(f"= {step.law.expression}", width),
+        *_indented(f"= {step.law.with_numbers(numbers)}", width),
+        line(f"  = {value}", Span(f"   [{step.law.source}]", "dim")),
+    ]
+
+
+def _indented(text: str, width: int) -> list[Line]:
+    return [line("  ", *each) for each in wrapped(text, width - 2, indent="    ")]
+
+
+def law_lines(law: Law, width: int) -> list[Line]:
+    """A law: what it says, its formula, its units, its source."""
+    units = law.units
+    arguments = [name for name in units if name != "return"]
+    return [
+        line(Span(law.name, "bold"), f" [{units['return'].symbol}]"),
+        *_indented(law.summary, width),
+        *_indented(f"= {law.expression}", width),
+        *table(
+            [
+                Column("  argument", [f"  {name}" for name in arguments], right=False),
+                Column("unit", [units[name].symbol for name in arguments], right=False),
+            ],
+            width,
+        ),
+        *_indented(f"source: {law.source}", width),
+    ]
+
+
+def derivation_lines(steps: Sequence[Step], width: int) -> list[Line]:
+    """Laws applied, in order; the same application is told once."""
+    told: set[str] = set()
+    lines: list[Line] = []
+    for step in steps:
+        key = f"{step.law.name}({step.arguments!r}){step.label}"
+        if key not in told:
+            told.add(key)
+            lines += step_lines(step, width)
+    return lines
+
+
+def ledger_lines(estimate: Estimate, width: int) -> list[Line]:
+    """The whole ledger: for each tier and phase what it needs, for each line its formula and its knob."""
+    lines: list[Line] = []
+    for tier, memory in estimate.memory.items():
+        reserve = f", {show(memory.reserve, 'B', 3)} kept in reserve" if memory.reserve else ""
+        lines += [line(), line(Span(f"{tier}: {show(memory.available, 'B')} available{reserve}", "bold"))]
+        owned = [each for each in estimate.ledger.lines if each.tier == tier]
+        for phase, (low, high) in memory.phases.items():
+            inside = [each for each in owned if phase in each.phases]
+            if inside:
+                lines += [line(f"  {phase}: {_range(low, high)}"), *_phase_table(inside, width)]
+    return [*lines, line(), *_formulas(estimate, width)]
+
+
+def _phase_table(lines: Sequence[LedgerLine], width: int) -> list[Line]:
+    columns = [
+        Column("    line", [f"    {each.name}" for each in lines], right=False),
+        Column("bytes", [_range(each.low, each.high) for each in lines]),
+        Column("", ["pinned" if each.pinned else "" for each in lines], False, 2),
+        Column("changed by", [each.knob for each in lines], False, 1),
+    ]
+    return table(columns, width)
+
+
+def _range(low: float, high: float) -> str:
+    return show(high, "B") if low == high else f"{show(low, 'B')} to {show(high, 'B')}"
+
+
+def _formulas(estimate: Estimate, width: int) -> list[Line]:
+    lines: list[Line] = [line(Span("formulas of the ledger's lines", "bold"))]
+    told: set[tuple[str, str]] = set()
+    for each in estimate.ledger.lines:
+        if each.step is not None and (each.tier, each.name) not in told:
+            told.add((each.tier, each.name))
+            lines += [line(f"{each.tier}, {each.name}:"), *(line("  ", *part) for part in step_lines(each.step, width - 2))]
+    return lines
+
+
+def assumption_lines(estimate: Estimate, width: int) -> list[Line]:
+    """Every number that nobody measured here, and where it comes from."""
+    lines = [line(Span("assumptions", "bold"))]
+    for each in estimate.assumptions:
+        ends = ""
+        if each.low is not None and each.high is not None:
+            ends = f" ({show(each.low, each.unit)} to {show(each.high, each.unit)})"
+        text = f"{each.name} = {show(each.value, each.unit)}{ends}, {each.kind}: {each.source}"
+        lines += _indented(text, width)
+    for path, origin in estimate.cluster.provenance.items():
+        lines += _indented(f"{path}, {origin.kind}: {origin.source}", width)
+    return lines
+
+
+def explained(estimate: Estimate, width: int) -> list[Line]:
+    """Everything behind an estimate: laws, ledger, assumptions."""
+    return [
+        line(),
+        line(Span("derivation", "bold")),
+        *derivation_lines(estimate.derivation.steps, width),
+        *ledger_lines(estimate, width),
+        line(),
+        *assumption_lines(estimate, width),
+    ]

@@ -1,0 +1,103 @@
+"""Figures that the text and the JSON both show: an estimate's own numbers, per second or per GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ziplan.estimate import Estimate
+from ziplan.plan import Placement, Plan
+
+KINDS = ("measured", "datasheet", "derived", "assumed", "given")
+PLACED = ("params", "grads", "optimizer", "checkpoints")
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a step time means: its interval, and rates."""
+
+    step_time: float
+    low: float
+    high: float
+    tokens_per_s: float
+    model_flops_per_s_per_gpu: float
+    hardware_flops_per_s_per_gpu: float
+
+
+def speed(estimate: Estimate) -> Speed:
+    """The rates of an estimate; not a number where the step time is unknown or zero."""
+    time = float(estimate.step_time)
+    per_s = 1 / time if time > 0 else float("nan")
+    per_s_and_gpu = per_s / estimate.cluster.gpu_count
+    low, high = estimate.interval
+    return Speed(
+        step_time=time,
+        low=time * low,
+        high=time * high,
+        tokens_per_s=float(estimate.tokens_per_step) * per_s,
+        model_flops_per_s_per_gpu=float(estimate.model_flops) * per_s_and_gpu,
+        hardware_flops_per_s_per_gpu=float(estimate.hardware_flops) * per_s_and_gpu,
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tier in a phase, and what is left there: below zero is what is missing."""
+
+    tier: str
+    phase: str
+    available: float
+    left_low: float
+    left_high: float
+
+    @property
+    def share(self) -> float:
+        """What is left in the worst case, as a share of what there is."""
+        return self.left_low / self.available if self.available else float("-inf")
+
+
+def places(estimate: Estimate) -> list[Place]:
+    """Every tier and phase of an estimate, in order."""
+    return [
+        Place(tier, phase, memory.available, memory.available - high, memory.available - low)
+        for tier, memory in estimate.memory.items()
+        for phase, (low, high) in memory.phases.items()
+    ]
+
+
+def tightest(estimate: Estimate) -> Place | None:
+    """Where the least is left: by bytes surely missing, if any are, else by share."""
+    every = places(estimate)
+    if not every:
+        return None
+    missing = [place for place in every if place.left_high < 0]
+    if missing:
+        return min(missing, key=lambda place: place.left_high)
+    return min(every, key=lambda place: place.share)
+
+
+def placement_of(plan: Plan) -> dict[str, dict[str, float]]:
+    """Kind of state to tier to fraction, without the tiers that hold nothing."""
+    placement: Placement = plan.placement
+    return {
+        kind: {tier: float(part) for tier, part in getattr(placement, kind).items() if part > 0}
+        for kind in PLACED
+    }
+
+
+def whole(value: Any) -> int | float:
+    """A plain number, an int where it is whole."""
+    number = float(value)
+    return int(number) if number.is_integer() else number
+
+
+def kinds_of_inputs(estimate: Estimate) -> dict[str, int]:
+    """How many inputs of the machine and the model are of each kind of source."""
+    kinds = [entry.kind for entry in estimate.cluster.provenance.values()]
+    kinds += [assumption.kind for assumption in estimate.assumptions]
+    return {kind: kinds.count(kind) for kind in dict.fromkeys((*KINDS, *kinds)) if kinds.count(kind)}
+
+
+def tokens_per_rank(estimate: Estimate) -> float:
+    """Tokens per rank and micro-step of the plan."""
+    return float(estimate.plan.micro_batch_size) * estimate.workload.training.sequence_length

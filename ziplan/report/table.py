@@ -1,0 +1,104 @@
+"""Tables of fixed columns, and the table of tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ziplan.estimate import Estimate, TierMemory, TierTest
+from ziplan.report.figures import tokens_per_rank
+from ziplan.report.lines import Line, Span, line
+from ziplan.units import show
+
+GAP = "  "
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its title, its cells, which side they lean to, and whether it may go (0: never)."""
+
+    title: str
+    cells: Sequence[Span | str]
+    right: bool = True
+    expendable: int = 0
+
+    @property
+    def texts(self) -> list[str]:
+        """The cells as plain text."""
+        return [cell.text if isinstance(cell, Span) else cell for cell in self.cells]
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal that it takes."""
+        return max(len(text) for text in (self.title, *self.texts))
+
+    def padded(self, cell: Span | str, style: str = "") -> Span:
+        """One cell at the width of its column."""
+        text, own = (cell.text, cell.style) if isinstance(cell, Span) else (cell, style)
+        return Span(f"{text:>{self.width}}" if self.right else f"{text:<{self.width}}", own)
+
+
+def table(columns: Sequence[Column], width: int) -> list[Line]:
+    """Columns side by side; expendable ones go, the most expendable first, until it is narrow enough."""
+    kept = list(columns)
+    while sum(column.width + len(GAP) for column in kept) - len(GAP) > width:
+        goes = max(kept, key=lambda column: column.expendable)
+        if not goes.expendable:
+            break
+        kept.remove(goes)
+    rows: list[Line] = [_joined([column.padded(column.title, "bold") for column in kept])]
+    count = len(kept[0].cells)
+    rows += [_joined([column.padded(column.cells[row]) for column in kept]) for row in range(count)]
+    return rows
+
+
+def _joined(cells: Sequence[Span]) -> Line:
+    spans = [piece for cell in cells for piece in (Span(GAP), cell)]
+    return line(*spans[1:])
+
+
+def tier_table(estimate: Estimate, width: int) -> list[Line]:
+    """Each tier's need against what it has, and the article's test of its link."""
+    names = list(dict.fromkeys((*estimate.memory, *estimate.tiers)))
+    memories = [estimate.memory.get(name) for name in names]
+    tests = [estimate.tiers.get(name) for name in names]
+    here = f"{tokens_per_rank(estimate):,.0f}"
+    columns = [
+        Column("tier", [_tier_name(estimate, name) for name in names], right=False),
+        Column("need", [_need(memory) for memory in memories]),
+        Column("have", [show(memory.available, "B", 3) if memory else "-" for memory in memories]),
+        Column("used", [_used(memory) for memory in memories]),
+        Column("link", [show(test.bandwidth, "B/s", 3) if test else "-" for test in tests]),
+        Column("tokens needed", [f"{test.required_tokens:,.0f}" if test else "-" for test in tests], True, 1),
+        Column("tokens here", [here if test else "-" for test in tests], True, 2),
+        Column("margin", [_hiding(test) for test in tests]),
+    ]
+    return table(columns, width)
+
+
+def _tier_name(estimate: Estimate, name: str) -> str:
+    tier = estimate.cluster.node.tiers.get(name)
+    return f"{name} per {'GPU' if tier.scope == 'gpu' else 'node'}" if tier else name
+
+
+def _need(memory: TierMemory | None) -> str:
+    if memory is None:
+        return "-"
+    low, high = show(memory.low, "B", 3), show(memory.high, "B", 3)
+    if low == high:
+        return high
+    number, _, unit = low.partition(" ")
+    return f"{number} to {high}" if high.endswith(f" {unit}") else f"{low} to {high}"
+
+
+def _used(memory: TierMemory | None) -> Span | str:
+    if memory is None or not memory.available > 0:
+        return "-"
+    style = "red" if memory.low > memory.available else "yellow" if memory.high > memory.available else ""
+    return Span(f"{memory.high / memory.available:.0%}", style)
+
+
+def _hiding(test: TierTest | None) -> Span | str:
+    if test is None:
+        return "-"
+    return Span(f"{show(test.hiding_margin, '1', 3)}x", "red" if test.hiding_margin < 1 else "")
