@@ -79,6 +79,11 @@ class Law:
         return self.function.__name__
 
     @property
+    def module(self) -> str:
+        """The module that the law is written in."""
+        return self.function.__module__
+
+    @property
     def units(self) -> dict[str, Unit]:
         """Unit of each argument, in order, and of the value under "return"."""
         return {name: ALIASES[alias] for name, alias in self.function.__annotations__.items()}
