@@ -117,12 +117,17 @@ class Runtime(Protocol):
 
     NAME: str
     VERSION: str
+    SWAP_LIMIT: float | None
+    SWAP_LIMIT_SOURCE: str
 
     def refusals(self, cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         """Why the runtime cannot express this plan; empty when it can."""
 
-    def axes(self, cluster: Cluster, workload: Workload) -> Sequence[Axis]:
-        """The search space."""
+    def axes(self, cluster: Cluster, workload: Workload, code_changes: bool = False) -> Sequence[Axis]:
+        """The search space; `code_changes` adds what needs the user's model changed."""
+
+    def settle(self, cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
+        """The plan with the fields that follow from the others at their smallest sufficient values."""
 
     def ledger(self, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
         """Bytes by tier and phase, line by line."""
@@ -132,5 +137,5 @@ class Runtime(Protocol):
     ) -> Sequence[Segment]:
         """The step as segments of resource demands."""
 
-    def emit(self, cluster: Cluster, workload: Workload, plan: Plan) -> dict[str, str]:
+    def emit(self, cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = ...) -> dict[str, str]:
         """Files that make the runtime run this plan: name to text."""

@@ -1,0 +1,184 @@
+"""The files that make DeepSpeed run a plan, in DeepSpeed's own units. Never "auto"."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from ziplan.errors import CannotEmit
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.law import Derivation
+from ziplan.plan import Checkpointing, Plan
+from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.knobs import AIO, PERSISTENCE_THRESHOLD
+from ziplan.runtimes.deepspeed.space import refusals
+from ziplan.runtimes.deepspeed.traffic import PIPELINED_BUFFERS
+from ziplan.workload.training import Workload
+
+NVME_PATH = "/local_nvme"
+"""Where the drives of a node are mounted, unless the caller says otherwise."""
+
+
+def emit(cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = NVME_PATH) -> dict[str, str]:
+    """`ds_config.json`, the launch line and, where tiling is chosen, what to tile."""
+    reasons = refusals(cluster, workload, plan)
+    if reasons:
+        raise CannotEmit("DeepSpeed cannot run this plan: " + "; ".join(reasons))
+    facts = Facts(Derivation(record=False), cluster, workload, plan)
+    files = {
+        "ds_config.json": json.dumps(config(facts, nvme_path), indent=2) + "\n",
+        "launch.sh": _launch(facts),
+    }
+    if plan.tile_count > 1:
+        files["tiling.md"] = _tiling(facts)
+    return files
+
+
+def config(facts: Facts, nvme_path: str) -> dict[str, Any]:
+    """The DeepSpeed config as a mapping."""
+    plan, precision = facts.plan, facts.workload.precision
+    document: dict[str, Any] = {
+        "train_batch_size": int(plan.micro_batch_size * plan.accumulation_steps * plan.dp_degree),
+        "train_micro_batch_size_per_gpu": int(plan.micro_batch_size),
+        "gradient_accumulation_steps": int(plan.accumulation_steps),
+        "gradient_clipping": 1.0,
+        **_precision(precision),
+        "optimizer": _optimizer(facts),
+        "zero_optimization": _zero(facts, nvme_path),
+    }
+    if facts.params_on(facts.nvme) or facts.optimizer_on(facts.nvme):
+        document["aio"] = dict(AIO)
+    if facts.checkpoints_on(facts.host):
+        document["activation_checkpointing"] = {
+            "partition_activations": False,
+            "cpu_checkpointing": True,
+            "contiguous_memory_optimization": False,
+        }
+    return document
+
+
+def _precision(precision: str) -> dict[str, Any]:
+    if precision == "fp32":
+        return {"data_types": {"grad_accum_dtype": "fp32"}}
+    enabled: dict[str, Any] = {"enabled": True}
+    if precision == "fp16":
+        enabled |= {"loss_scale": 0, "initial_scale_power": 16, "loss_scale_window": 1000, "hysteresis": 2}
+    return {precision: enabled, "data_types": {"grad_accum_dtype": precision}}
+
+
+def _optimizer(facts: Facts) -> dict[str, Any]:
+    settings = facts.workload.training.optimizer
+    return {
+        "type": "AdamW",
+        "params": {
+            "lr": settings.learning_rate,
+            "betas": [settings.beta1, settings.beta2],
+            "eps": settings.epsilon,
+            "weight_decay": settings.weight_decay,
+        },
+    }
+
+
+def _zero(facts: Facts, nvme_path: str) -> dict[str, Any]:
+    stage = int(facts.plan.zero_stage)
+    section: dict[str, Any] = {"stage": stage}
+    if stage == 0:
+        return section
+    bucket = math.ceil(facts.knobs.reduce_bucket)
+    section |= {
+        "overlap_comm": True,
+        "contiguous_gradients": True,
+        "reduce_scatter": True,
+        "reduce_bucket_size": bucket,
+    }
+    if stage < 3:
+        section |= {"allgather_partitions": True, "allgather_bucket_size": bucket}
+    else:
+        section |= {
+            "sub_group_size": int(facts.plan.sub_group_params),
+            "stage3_prefetch_bucket_size": math.ceil(facts.knobs.prefetch_bucket),
+            "stage3_max_live_parameters": math.ceil(facts.knobs.max_live),
+            "stage3_max_reuse_distance": math.ceil(facts.knobs.reuse_distance),
+            "stage3_param_persistence_threshold": PERSISTENCE_THRESHOLD,
+            "stage3_gather_16bit_weights_on_model_save": False,
+        }
+    return section | _offload(facts, nvme_path)
+
+
+def _offload(facts: Facts, nvme_path: str) -> dict[str, Any]:
+    plan, section = facts.plan, {}
+    if facts.params_on(facts.host):
+        section["offload_param"] = {"device": "cpu", "pin_memory": True}
+    elif facts.params_on(facts.nvme):
+        section["offload_param"] = {
+            "device": "nvme",
+            "nvme_path": nvme_path,
+            "pin_memory": True,
+            "buffer_count": int(plan.param_buffer_count),
+            # Elements of one rank's shard, not bytes.
+            "buffer_size": math.ceil(facts.shards.largest),
+            "max_in_cpu": 0,
+        }
+    if facts.optimizer_on(facts.nvme):
+        pipelined = plan.optimizer_buffer_count >= PIPELINED_BUFFERS
+        section["offload_optimizer"] = {
+            "device": "nvme",
+            "nvme_path": nvme_path,
+            "pin_memory": True,
+            "buffer_count": int(plan.optimizer_buffer_count),
+            "pipeline_read": pipelined,
+            "pipeline_write": pipelined,
+            "fast_init": False,
+        }
+    elif facts.optimizer_on(facts.host):
+        section["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+        if facts.plan.zero_stage >= 3:
+            section["offload_optimizer"]["ratio"] = float(facts.optimizer_on(facts.host))
+    return section
+
+
+def _launch(facts: Facts) -> str:
+    node = facts.cluster.node
+    ranks = int(facts.ranks)
+    environment = ["PYTORCH_ALLOC_CONF=expandable_segments:True,pinned_max_round_threshold_mb:1"]
+    if facts.optimizer_off_gpu and node.cpu.cores:
+        environment.append(f"OMP_NUM_THREADS={max(1, node.cpu.cores // ranks)}")
+    where_to = [f"--num_gpus {ranks}"]
+    if facts.cluster.nodes > 1:
+        where_to = ["--hostfile hostfile", f"--num_nodes {facts.cluster.nodes}", *where_to]
+    if facts.optimizer_off_gpu:
+        where_to.append("--bind_cores_to_rank")
+    lines = [
+        "#!/usr/bin/env bash",
+        "# Pinned buffers above 1 MB at their exact size: PyTorch rounds them up to a power of two otherwise.",
+        *(f"export {setting}" for setting in environment),
+        f"deepspeed {' '.join(where_to)} train.py --deepspeed --deepspeed_config ds_config.json",
+    ]
+    checkpointing = Checkpointing(int(facts.plan.activation_checkpointing))
+    if checkpointing != Checkpointing.NONE:
+        reentrant = '{"use_reentrant": False}'
+        lines.insert(
+            1,
+            "# In train.py, before the engine is made: "
+            f"model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={reentrant})",
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _tiling(facts: Facts) -> str:
+    splits = int(facts.plan.tile_count)
+    wide = [o for o in facts.workload.model.operators if o.kind == "linear" and o.block]
+    widest = max(o.matmul_params for o in wide)
+    rows = [f"- `{o.name}`: `out_splits={splits}, in_splits=1`" for o in wide if o.matmul_params == widest]
+    return "\n".join(
+        [
+            "# Tile these operators",
+            "",
+            "This plan fits only when the widest linears are split into tiles that are gathered one at a",
+            "time. Replace each with `deepspeed.zero.TiledLinear` before the engine is made:",
+            "",
+            *rows,
+            "",
+        ]
+    )

@@ -1,0 +1,198 @@
+"""How often DeepSpeed stage 3 fetches each parameter, and how much of the model is live at once.
+
+The parameter coordinator is played visit by visit, as
+`runtime/zero/partitioned_param_coordinator.py` (`fetch_sub_module`, `release_sub_module`,
+`__params_to_release`) does it: a module's parameters are gathered when the module is reached,
+read ahead while fewer than `max_live` elements are live, and kept after use when the trace
+needs them again within `reuse_distance` elements. The grain is one module, not one layer.
+Layers are alike, so a few are played and the rest extrapolated exactly.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ziplan.plan import Checkpointing
+from ziplan.workload.model import Model, Operator
+
+PLAYED_LAYERS = 6
+"""Layers played; the count of the last one is repeated for the layers that are not."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The coordinator's settings, in elements of unpartitioned tensors."""
+
+    prefetch_bucket: float
+    max_live: float
+    reuse_distance: float
+    persistence_threshold: float
+
+
+@dataclass(frozen=True)
+class Fetches:
+    """What one micro-step fetches.
+
+    `by_operator` counts fetches summed over all copies of an operator; `elements` is their
+    sum in elements; `peak_live` the most elements gathered at once; `peak_tensors` the most
+    parameter tensors; `largest_fetch` the most elements gathered by one call.
+    """
+
+    by_operator: dict[str, float]
+    elements: float
+    peak_live: float
+    peak_tensors: int
+    largest_fetch: float
+
+
+def fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) -> Fetches:
+    """Play one micro-step of steady state (the trace is complete)."""
+    return _fetches(model, checkpointing, reentrant, policy)
+
+
+@lru_cache(maxsize=64)
+def _fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) -> Fetches:
+    layers = min(model.layer_count, PLAYED_LAYERS)
+    played = _play(model, _visits(model, layers, checkpointing, reentrant), policy)
+    if layers == model.layer_count:
+        return played
+    shorter = _play(model, _visits(model, layers - 1, checkpointing, reentrant), policy)
+    more = model.layer_count - layers
+    counts = {
+        name: count + more * (count - shorter.by_operator.get(name, 0.0))
+        for name, count in played.by_operator.items()
+    }
+    elements = played.elements + more * (played.elements - shorter.elements)
+    return Fetches(counts, elements, played.peak_live, played.peak_tensors, played.largest_fetch)
+
+
+Visit = tuple[Operator, int]
+"""A module reached by forward or backward: its operator and which copy of it."""
+
+
+def _visits(model: Model, layers: int, checkpointing: int, reentrant: bool) -> list[Visit]:
+    blocks = [operator for operator in model.operators if operator.block]
+    first = model.operators.index(blocks[0])
+    before = [(operator, 0) for operator in model.operators[:first]]
+    after = [(operator, 0) for operator in model.operators[first:] if not operator.block]
+    forward = list(before)
+    for layer in range(layers):
+        forward += _layer(blocks, layer)
+    forward += after
+    backward = after[::-1]
+    for layer in reversed(range(layers)):
+        modules = _layer(blocks, layer)
+        if checkpointing != Checkpointing.FULL:
+            backward += modules[::-1]
+        elif reentrant:
+            backward += modules + modules[::-1]
+        else:
+            # Backward reaches the last module first; its saved input makes the layer recompute.
+            backward += [modules[-1], *modules[:-1], *modules[-2::-1]]
+    return forward + backward + before[::-1]
+
+
+def _layer(blocks: Sequence[Operator], layer: int) -> list[Visit]:
+    return [(operator, layer * per + copy) for operator in blocks for per in (_per_layer(operator, blocks),)
+            for copy in range(per)]
+
+
+def _per_layer(operator: Operator, blocks: Sequence[Operator]) -> int:
+    return max(1, operator.count // min(o.count for o in blocks))
+
+
+def _play(model: Model, order: Sequence[Visit], policy: Policy) -> Fetches:
+    coordinator = _Coordinator(order, policy)
+    for _ in range(2):  # the first round leaves what persists and what is kept over the turn
+        coordinator.start()
+        for step in range(len(order)):
+            coordinator.visit(step)
+    return coordinator.result()
+
+
+class _Coordinator:
+    """State of the played coordinator: what is live, what the trace still holds."""
+
+    def __init__(self, order: Sequence[Visit], policy: Policy) -> None:
+        self.policy = policy
+        self.modules = [self._tensors(visit) for visit in order]
+        self.sizes = {name: size for module in self.modules for name, size in module.items()}
+        self.operator_of = {name: name[0] for name in self.sizes}
+        self.live: set[tuple[str, int, int]] = set()
+        self.persistent = {n for n, size in self.sizes.items() if size <= policy.persistence_threshold}
+        self.start()
+
+    def _tensors(self, visit: Visit) -> dict[tuple[str, int, int], int]:
+        operator, copy = visit
+        tensors = {(operator.name, copy, i): size for i, size in enumerate(operator.tensors)}
+        if operator.shared_with:
+            tensors[(operator.shared_with, 0, 0)] = operator.in_features * operator.out_features
+        return tensors
+
+    def start(self) -> None:
+        """Begin a micro-step: the whole trace lies ahead."""
+        self.ahead = deque((name, step) for step, module in enumerate(self.modules) for name in module)
+        self.fetched_for: dict[tuple[str, int, int], int] = {}
+        self.counts: Counter[str] = Counter()
+        self.elements = 0.0
+        self.peak_live = 0.0
+        self.peak_tensors = 0
+        self.largest_fetch = 0.0
+
+    def visit(self, step: int) -> None:
+        """Reach one module: fetch it, read ahead, use it, release what nothing near needs."""
+        module = self.modules[step]
+        self._gather([name for name in module if name not in self.live])
+        self._take_from_trace([name for name in module if self.fetched_for.get(name, -1) < step])
+        self._read_ahead()
+        for name in self._releasable(step):
+            self.live.discard(name)
+
+    def _gather(self, names: Sequence[tuple[str, int, int]]) -> None:
+        fetched = sum(self.sizes[name] for name in names if name not in self.persistent)
+        self.live.update(names)
+        self.elements += fetched
+        self.largest_fetch = max(self.largest_fetch, fetched)
+        self.counts.update(name[0] for name in names if name not in self.persistent and name[2] == 0)
+        swappable = [name for name in self.live if name not in self.persistent]
+        self.peak_live = max(self.peak_live, sum(self.sizes[name] for name in swappable))
+        self.peak_tensors = max(self.peak_tensors, len(swappable))
+
+    def _take_from_trace(self, names: Sequence[tuple[str, int, int]]) -> None:
+        wanted, taken = set(names), set()
+        while self.ahead and len(taken) < len(wanted):
+            name, step = self.ahead.popleft()
+            self.fetched_for[name] = step
+            taken.add(name)
+
+    def _read_ahead(self) -> None:
+        if self.policy.prefetch_bucket <= 0:
+            return
+        room = min(self.policy.max_live - sum(self.sizes[n] for n in self.live), self.policy.prefetch_bucket)
+        chosen: list[tuple[str, int, int]] = []
+        elements = 0
+        while self.ahead and elements < room:
+            name, step = self.ahead.popleft()
+            self.fetched_for[name] = max(self.fetched_for.get(name, -1), step)
+            if name not in self.live and name not in chosen:
+                chosen.append(name)
+                elements += self.sizes[name]
+        if chosen:
+            self._gather(chosen)
+
+    def _releasable(self, step: int) -> list[tuple[str, int, int]]:
+        names = {n for n in self.modules[step] if n not in self.persistent and self.fetched_for.get(n, -1) <= step}
+        traversed = 0
+        for module in self.modules[step + 1 :]:
+            if traversed >= self.policy.reuse_distance or not names:
+                break
+            names.difference_update(module)
+            traversed += sum(module.values())
+        return sorted(names)
+
+    def result(self) -> Fetches:
+        """The tally of the last micro-step."""
+        return Fetches(dict(self.counts), self.elements, self.peak_live, self.peak_tensors, self.largest_fetch)

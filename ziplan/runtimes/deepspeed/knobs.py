@@ -1,0 +1,116 @@
+"""DeepSpeed's own settings, derived from a plan: the one place where they are decided.
+
+The ledger, the step program and the emitted config all take them from here. Counts of
+elements are those of unpartitioned tensors unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ziplan.laws.law import maximum, minimum, where
+from ziplan.plan import Checkpointing, Plan
+from ziplan.runtimes.deepspeed.fetches import Fetches, Policy, fetches
+from ziplan.workload.model import Model
+
+PERSISTENCE_THRESHOLD = 100_000
+"""Elements below which a tensor stays gathered: biases and norms."""
+
+AIO = {
+    "block_size": 1_048_576,
+    "queue_depth": 32,
+    "intra_op_parallelism": 1,
+    "single_submit": False,
+    "overlap_events": True,
+}
+"""Bytes per request, requests in flight, threads. A larger block would keep more shards from swapping."""
+
+SWAP_THRESHOLD_BYTES = max(1 << 20, int(AIO["block_size"]))
+"""Shards of fewer bytes never leave memory (`swap_tensor/partitioned_param_swapper.py:swappable_tensor`)."""
+
+SWAP_ALIGNMENT_ELEMENTS = 256 * int(AIO["intra_op_parallelism"])
+"""fp32 gradient shards that are no multiple of this stay on the GPU until the step."""
+
+LARGEST_REDUCE_BUCKET = 500_000_000
+SMALLEST_REDUCE_BUCKET = 10_000_000
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """What the config will say, as numbers (scalars, or arrays of a grid)."""
+
+    prefetch_bucket: float
+    max_live: float
+    reuse_distance: float
+    reduce_bucket: float
+    params_on_nvme: float
+    """1.0 where parameters live on NVMe, where DeepSpeed cannot prefetch."""
+
+
+def on_medium(fractions: Any, tier: str | None) -> float:
+    """The fraction that a placement puts on a tier; 0 where the machine has no such tier."""
+    return fractions.get(tier, 0.0) if tier else 0.0
+
+
+def knobs(model: Model, plan: Plan, nvme: str | None) -> Knobs:
+    """DeepSpeed's settings for a plan; `nvme` is the machine's NVMe tier, if any."""
+    on_nvme = where(on_medium(plan.placement.params, nvme) > 0, 1.0, 0.0)
+    depth = plan.prefetch_depth * (1 - on_nvme)
+    layer, largest = float(model.layer_params), float(largest_module(model))
+    return Knobs(
+        prefetch_bucket=depth * layer,
+        max_live=maximum((1 + depth) * layer, largest),
+        # Twice a layer keeps its parameters from recomputation to backward.
+        reuse_distance=where(plan.activation_checkpointing == Checkpointing.FULL, 2.0 * layer, 0.0),
+        reduce_bucket=maximum(minimum(float(largest_tensor(model)), LARGEST_REDUCE_BUCKET), SMALLEST_REDUCE_BUCKET),
+        params_on_nvme=on_nvme,
+    )
+
+
+def largest_module(model: Model) -> int:
+    """Elements of the module with the most parameters."""
+    return max(operator.params for operator in model.operators)
+
+
+def largest_tensor(model: Model) -> int:
+    """Elements of the largest parameter tensor."""
+    return max(elements for elements, _, _ in model.tensors)
+
+
+def played(model: Model, plan: Plan, settings: Knobs, measure: Callable[[Fetches, float], float]) -> float:
+    """`measure(fetches, dp_degree)` of a plan, or of each distinct setting in a grid of plans."""
+
+    def one(checkpointing: float, bucket: float, live: float, reuse: float, dp_degree: float) -> float:
+        policy = Policy(bucket, live, reuse, PERSISTENCE_THRESHOLD)
+        return measure(fetches(model, int(checkpointing), REENTRANT, policy), dp_degree)
+
+    return each(
+        one,
+        plan.activation_checkpointing,
+        settings.prefetch_bucket,
+        settings.max_live,
+        settings.reuse_distance,
+        plan.dp_degree,
+    )
+
+
+REENTRANT = False
+"""Which checkpoint function the emitted launch uses: transformers' default is the non-reentrant one."""
+
+
+def each(function: Callable[..., float], *fields: float) -> float:
+    """`function` of scalars; of arrays, once for each distinct combination of their values."""
+    if all(np.ndim(field) == 0 for field in fields):
+        return function(*(float(field) for field in fields))
+    spread = np.broadcast_arrays(*(np.asarray(field, dtype=float) for field in fields))
+    known: dict[tuple[float, ...], float] = {}
+    values = np.empty(spread[0].shape)
+    for place, arguments in enumerate(zip(*(field.flat for field in spread), strict=True)):
+        if arguments not in known:
+            known[arguments] = function(*arguments)
+        values.flat[place] = known[arguments]
+    return values  # type: ignore[return-value]

@@ -1,0 +1,147 @@
+"""DeepSpeed's own formulas; the source of each is a function of DeepSpeed 0.19.8."""
+
+from __future__ import annotations
+
+from ziplan.laws.law import law, minimum, where
+from ziplan.units import Bytes, BytesPerParam, Count, Params, Ratio
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/stage3.py:_create_fp16_partitions_with_defragmentation; stage_1_and_2.py")
+def resident_param_bytes(
+    zero_stage: Count,
+    params: Params,
+    owned_params: Params,
+    param_bytes_per_param: BytesPerParam,
+    share: Ratio,
+) -> Bytes:
+    """16-bit parameters on one GPU: its shard of what stage 3 keeps there, all of them below stage 3."""
+    return param_bytes_per_param * where(zero_stage >= 3, share * owned_params, params)
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/partitioned_param_coordinator.py:fetch_sub_module")
+def gathered_param_bytes(
+    zero_stage: Count, live_params: Params, param_bytes_per_param: BytesPerParam, dp_degree: Count
+) -> Bytes:
+    """Parameters gathered at once in stage 3 (with one rank they are its own shard, unless offloaded)."""
+    return where(zero_stage >= 3, param_bytes_per_param * live_params, 0.0)
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/partition_parameters.py:AllGatherCoalescedHandle.wait")
+def coalesced_fetch_bytes(
+    zero_stage: Count, fetched_params: Params, param_bytes_per_param: BytesPerParam, dp_degree: Count
+) -> Bytes:
+    """The flat buffer of one gather of several tensors, which outlives the copies made from it."""
+    return where((zero_stage >= 3) & (dp_degree > 1), param_bytes_per_param * fetched_params, 0.0)
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/stage3.py:_setup_for_real_optimizer; stage_1_and_2.py:initialize_optimizer_states")
+def reduce_bucket_bytes(
+    zero_stage: Count, reduce_bucket_params: Params, grad_bytes_per_param: BytesPerParam, bucket_count: Count
+) -> Bytes:
+    """Buffers that gradients are reduced from (stages 2 and 3; stages 0 and 1 reduce once, in place)."""
+    return where(zero_stage >= 2, bucket_count * grad_bytes_per_param * reduce_bucket_params, 0.0)
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py:average_tensor; stage3.py:partition_grads")
+def resident_grad_bytes(
+    zero_stage: Count,
+    params: Params,
+    grad_bytes_per_param: BytesPerParam,
+    dp_degree: Count,
+    share: Ratio,
+) -> Bytes:
+    """Gradients on one GPU: all of them below stage 2, its shard from stage 2 on (none where offloaded)."""
+    return grad_bytes_per_param * params * where(zero_stage >= 2, share / dp_degree, 1.0)
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/stage3.py:_create_fp32_partitions; stage_1_and_2.py")
+def resident_optimizer_bytes(
+    zero_stage: Count,
+    params: Params,
+    optimizer_state_bytes_per_param: BytesPerParam,
+    dp_degree: Count,
+    share: Ratio,
+) -> Bytes:
+    """Master weights and moments on one GPU: whole at stage 0, its shard from stage 1 on."""
+    return optimizer_state_bytes_per_param * params * share * where(zero_stage >= 1, 1.0 / dp_degree, 1.0)
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/stage3.py:_prepare_fp32_grad_for_sub_group; stage_1_and_2.py:step")
+def step_gradient_bytes(
+    stepped_params: Params, grad_bytes_per_param: BytesPerParam, share: Ratio
+) -> Bytes:
+    """The gradient of what one optimizer call updates on the GPU, flat and once more in fp32."""
+    return share * (grad_bytes_per_param + 4) * stepped_params
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/stage3.py:_constant_buffered_norm2")
+def gradient_norm_bytes(largest_shard_params: Params, norm_bytes_per_param: BytesPerParam, norm_chunk: Params) -> Bytes:
+    """The fp64 copy that the gradient norm is computed from, at most one chunk."""
+    return norm_bytes_per_param * minimum(largest_shard_params, norm_chunk)
+
+
+@law("DeepSpeed 0.19.8 runtime/swap_tensor/partitioned_param_swapper.py:_configure_aio")
+def param_swap_buffer_bytes(
+    param_buffer_count: Count,
+    param_buffer_params: Params,
+    param_bytes_per_param: BytesPerParam,
+    share: Ratio,
+    ranks_per_instance: Count,
+) -> Bytes:
+    """Pinned buffers that parameters are read from NVMe into, of all ranks of a node."""
+    return share * ranks_per_instance * param_bytes_per_param * param_buffer_count * param_buffer_params
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/stage3.py:_create_fp16_partitions_with_defragmentation")
+def param_write_back_bytes(
+    dp_degree: Count,
+    sub_group_params: Params,
+    param_bytes_per_param: BytesPerParam,
+    share: Ratio,
+    ranks_per_instance: Count,
+) -> Bytes:
+    """Pinned buffer for writing updated parameters back, sized by whole tensors: dp times the sub-group."""
+    return share * ranks_per_instance * param_bytes_per_param * dp_degree * sub_group_params
+
+
+@law("DeepSpeed 0.19.8 runtime/swap_tensor/optimizer_utils.py:OptimizerSwapper")
+def optimizer_swap_buffer_bytes(
+    optimizer_buffer_count: Count,
+    sub_group_params: Params,
+    buffer_bytes_per_param: BytesPerParam,
+    share: Ratio,
+    ranks_per_instance: Count,
+) -> Bytes:
+    """Pinned fp32 buffers that optimizer state is swapped through, of all ranks of a node."""
+    return share * ranks_per_instance * optimizer_buffer_count * buffer_bytes_per_param * sub_group_params
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/partition_parameters.py:_all_gather_dtype")
+def gathered_bytes_per_step(
+    zero_stage: Count,
+    fetched_params: Params,
+    param_bytes_per_param: BytesPerParam,
+    dp_degree: Count,
+) -> Bytes:
+    """Parameter bytes that one rank receives from the others in a micro-step (stage 3)."""
+    return where(zero_stage >= 3, param_bytes_per_param * fetched_params * (dp_degree - 1) / dp_degree, 0.0)
+
+
+@law("DeepSpeed 0.19.8 runtime/comm/coalesced_collectives.py:reduce_scatter_coalesced")
+def reduced_bytes(params: Params, grad_bytes_per_param: BytesPerParam, dp_degree: Count, passes: Count) -> Bytes:
+    """Gradient bytes that one rank exchanges; a reduce-scatter is one pass, an all-reduce two."""
+    return passes * grad_bytes_per_param * params * (dp_degree - 1) / dp_degree
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/stage3.py:partition_grads")
+def host_link_bytes(params: Params, bytes_per_param: BytesPerParam, dp_degree: Count, share: Ratio) -> Bytes:
+    """Bytes of one rank's shard that cross its host link."""
+    return share * bytes_per_param * params / dp_degree
+
+
+@law("DeepSpeed 0.19.8 runtime/swap_tensor/partitioned_optimizer_swapper.py")
+def swapped_bytes(elements: Params, bytes_per_param: BytesPerParam, share: Ratio) -> Bytes:
+    """Bytes of one rank that move between DRAM and NVMe."""
+    return share * bytes_per_param * elements
+
+

@@ -1,0 +1,107 @@
+"""What one rank owns of each tensor, and which of it DeepSpeed can swap to NVMe.
+
+`part_i = ceil(n_i / dp)`, as `runtime/zero/partition_parameters.py` pads it. A shard below
+the swap threshold stays in memory: in 16 bit in DRAM, as a gradient in fp32 on the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ziplan.laws.law import ceil, maximum, where
+from ziplan.runtimes.deepspeed.fetches import Fetches
+from ziplan.runtimes.deepspeed.knobs import SWAP_ALIGNMENT_ELEMENTS, SWAP_THRESHOLD_BYTES, each
+from ziplan.runtimes.runtime import total
+from ziplan.workload.model import Model
+
+GRADIENT_BYTES = 4
+"""Gradients are swapped out in fp32."""
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Elements that one rank owns, all tensors together."""
+
+    owned: float
+    swappable_params: float
+    swappable_gradients: float
+    unswapped_gradients: float
+    largest: float
+
+
+def part(elements: float, dp_degree: float) -> float:
+    """Elements of one rank's shard of a tensor."""
+    return ceil(elements / dp_degree)
+
+
+def swaps_params(shard: float, param_bytes: float) -> float:
+    """1 where a 16-bit parameter shard of so many elements swaps, else 0."""
+    return where(param_bytes * shard >= SWAP_THRESHOLD_BYTES, 1.0, 0.0)
+
+
+def swaps_gradients(shard: float) -> float:
+    """1 where all of a gradient shard of so many elements leaves the GPU, else 0."""
+    return where(GRADIENT_BYTES * shard >= SWAP_THRESHOLD_BYTES, 1.0, 0.0)
+
+
+def shards(model: Model, dp_degree: float, param_bytes: float) -> Shards:
+    """One rank's shards of a model (`dp_degree` may be an array)."""
+    owned, params, gradients, kept = [], [], [], []
+    largest = 0.0
+    for elements, count, _ in model.tensors:
+        shard = part(elements, dp_degree)
+        owned.append(count * shard)
+        params.append(count * shard * swaps_params(shard, param_bytes))
+        # The aligned head of a gradient shard swaps; an unaligned tail keeps the whole tensor alive.
+        aligned = shard - np.mod(shard, SWAP_ALIGNMENT_ELEMENTS)
+        gradients.append(count * aligned * swaps_gradients(shard))
+        held = maximum(1 - swaps_gradients(shard), where(aligned < shard, 1.0, 0.0))
+        kept.append(count * shard * held)
+        largest = maximum(largest, shard)
+    return Shards(total(owned), total(params), total(gradients), total(kept), largest)
+
+
+def swapped_in(model: Model, played: Fetches, dp_degree: float, param_bytes: float) -> float:
+    """Elements of this rank's shards that one micro-step reads from NVMe."""
+    read = 0.0
+    for operator in model.operators:
+        weight = operator.tensors[0] if operator.tensors else 0
+        shard = part(weight, dp_degree)
+        read += played.by_operator.get(operator.name, 0.0) * shard * swaps_params(shard, param_bytes)
+    return read
+
+
+def largest_sub_group(model: Model, dp_degree: float, sub_group_params: float) -> float:
+    """Elements of one rank's largest sub-group, as `stage3.py:_create_fp16_sub_groups` closes them.
+
+    Tensors join in the order of the modules until the asked size is reached, so a sub-group
+    overshoots by at most one shard.
+    """
+    return each(lambda dp, size: _largest_sub_group(model, dp, size), dp_degree, sub_group_params)
+
+
+def _in_module_order(model: Model) -> Iterator[int]:
+    blocks = [operator for operator in model.operators if operator.block]
+    first = model.operators.index(blocks[0])
+    layer = [elements for operator in blocks for elements in operator.tensors]
+    for operator in model.operators[:first]:
+        yield from operator.tensors
+    for _ in range(model.layer_count):
+        yield from layer
+    for operator in model.operators[first:]:
+        if not operator.block:
+            yield from operator.tensors
+
+
+@lru_cache(maxsize=256)
+def _largest_sub_group(model: Model, dp_degree: float, sub_group_params: float) -> float:
+    largest = group = 0
+    for elements in _in_module_order(model):
+        group += -(-elements // int(dp_degree))
+        if group >= sub_group_params:
+            largest, group = max(largest, group), 0
+    return float(max(largest, group))

@@ -1,0 +1,97 @@
+"""What DeepSpeed can be asked to do: the search space, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.law import where
+from ziplan.plan import Checkpointing, Placement, Plan
+from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.knobs import played
+from ziplan.laws.law import Derivation
+from ziplan.runtimes.runtime import Axis
+from ziplan.workload.training import Workload
+
+SUB_GROUPS = (1e9, 3e8, 1e8, 3e7, 1e7)
+"""Sizes of the optimizer's tile, best first: larger ones make fewer, longer requests."""
+
+SPARE_BUFFERS = 2
+"""Parameter swap buffers beyond the most that are live: the fetch under way and its successor."""
+
+
+def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Sequence[Axis]:
+    """The axes that are DeepSpeed's own. `code_changes` adds what needs the user's model changed."""
+    names = Facts(Derivation(record=False), cluster, workload, Plan(dp_degree=1.0))
+    fixed = workload.training.activation_checkpointing
+    modes = ("none", "full") if fixed == "auto" else (fixed,)
+    tiles = (1.0, 2.0, 4.0, 8.0, 16.0) if code_changes else (1.0,)
+    return (
+        Axis("placement", tuple(_placements(names.gpu, names.host, names.nvme, code_changes))),
+        Axis("checkpointing", tuple({"activation_checkpointing": float(Checkpointing.named(m))} for m in modes)),
+        Axis("prefetch", ({"prefetch_depth": 1.0}, {"prefetch_depth": 0.0})),
+        Axis("sub-group", tuple({"sub_group_params": size} for size in SUB_GROUPS)),
+        Axis("swap pipeline", ({"optimizer_buffer_count": 4.0}, {"optimizer_buffer_count": 12.0})),
+        Axis("tiles", tuple({"tile_count": count} for count in tiles)),
+    )
+
+
+def _placements(gpu: str, host: str | None, nvme: str | None, code_changes: bool) -> list[Mapping[str, Any]]:
+    """Stages and devices that DeepSpeed takes together, the least offloaded first."""
+    outer = [tier for tier in (host, nvme) if tier]
+    choices = [_choice(stage, gpu, gpu, gpu) for stage in (0, 1, 2, 3)]
+    # Below stage 3 the optimizer can go to the host and nothing else can go anywhere.
+    choices += [_choice(stage, gpu, host, gpu) for stage in (1, 2) if host]
+    choices += [_choice(3, gpu, tier, gpu) for tier in outer]
+    choices += [_choice(3, params, tier, gpu) for params in outer for tier in (gpu, *outer)]
+    if code_changes and host:
+        choices += [_choice(int(c["zero_stage"]), *_homes(c), host) for c in list(choices)]
+    return choices
+
+
+def _choice(stage: int, params: str, optimizer: str, checkpoints: str) -> Mapping[str, Any]:
+    placement = Placement({params: 1.0}, {optimizer: 1.0}, {optimizer: 1.0}, {checkpoints: 1.0})
+    return {"zero_stage": float(stage), "placement": placement}
+
+
+def _homes(choice: Mapping[str, Any]) -> tuple[str, str]:
+    placement: Placement = choice["placement"]
+    return next(iter(placement.params)), next(iter(placement.optimizer))
+
+
+def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
+    """The fields that follow from the others.
+
+    Swap buffers are as many as tensors are ever live at once (more only cost pinned memory),
+    and none where nothing swaps; parameters on NVMe are never prefetched, because DeepSpeed
+    0.19.8 asserts in its second iteration when they are.
+    """
+    facts = Facts(Derivation(record=False), cluster, workload, plan)
+    on_nvme = facts.knobs.params_on_nvme
+    live = played(workload.model, plan, facts.knobs, lambda fetched, _: float(fetched.peak_tensors))
+    return replace(
+        plan,
+        prefetch_depth=plan.prefetch_depth * (1 - on_nvme) * facts.stage3,
+        param_buffer_count=where(on_nvme > 0, live + SPARE_BUFFERS, 0.0),
+        optimizer_buffer_count=where(facts.swaps_optimizer > 0, plan.optimizer_buffer_count, 0.0),
+        sub_group_params=plan.sub_group_params,
+    )
+
+
+def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
+    """Why DeepSpeed cannot run this plan."""
+    facts = Facts(Derivation(record=False), cluster, workload, plan)
+    stage, reasons = int(plan.zero_stage), []
+    if plan.tp_degree != 1 or plan.pp_degree != 1:
+        reasons.append("tensor and pipeline parallelism are not part of this runtime: use degree 1")
+    if stage < 3 and facts.params_on(facts.gpu) < 1:
+        reasons.append(f"zero_stage {stage} keeps all parameters on the GPU: offload_param needs stage 3")
+    if stage < 3 and facts.optimizer_on(facts.nvme) > 0:
+        reasons.append(f"zero_stage {stage} has no NVMe offload of the optimizer: it needs stage 3")
+    if stage < 1 and facts.optimizer_off_gpu:
+        reasons.append("zero_stage 0 has no optimizer offload: it needs stage 1 or higher")
+    if plan.placement.grads != plan.placement.optimizer:
+        reasons.append("gradients live where the optimizer lives")
+    return reasons

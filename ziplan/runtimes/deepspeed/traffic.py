@@ -1,0 +1,290 @@
+"""DeepSpeed's step: what moves, what computes, and what of it overlaps.
+
+- With parameters on the GPU or the host, gathers of the next module run beside the
+  computation of the current one; with parameters on NVMe nothing is read ahead, so the read,
+  the copy to the GPU and the gather all stand in the way of the computation.
+- Gradients are reduced and copied to the host beside backward.
+- The optimizer step overlaps with neither backward nor the next forward. Inside it, swapping
+  the next sub-group overlaps with updating this one only when the swap is pipelined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.counts import attention_flops, step_flops
+from ziplan.laws.law import Derivation, where
+from ziplan.laws.memory import activation_bytes
+from ziplan.plan import Plan
+from ziplan.runtimes.deepspeed import laws
+from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.knobs import played
+from ziplan.runtimes.deepspeed.shards import swapped_in
+from ziplan.runtimes.runtime import Demand, Segment
+from ziplan.workload.training import Workload
+
+PIPELINED_BUFFERS = 12
+"""`offload_optimizer.buffer_count` that reading and writing behind the update need (4 without)."""
+
+COMPUTED_SHARE = {"flash": 0.5, "eager": 1.0}
+"""Share of the full score matrix that attention computes: flash kernels skip the masked half."""
+
+SWEEPS = {"forward": 2.0, "backward": 4.0}
+"""FLOPs per parameter and token of each sweep."""
+
+GPU_ADAM_BYTES = 28.0
+"""Bytes that the fused optimizer moves in HBM per parameter: gradient, master, moments, 16-bit copy."""
+
+
+def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Sequence[Segment]:
+    """The segments of one step, in order."""
+    facts = Facts(derivation, cluster, workload, plan)
+    return (_micro_step(facts), _boundary(facts), _optimizer_step(facts), _afterwards(facts))
+
+
+def _flops(f: Facts) -> float:
+    """FLOPs of one micro-step on one GPU, recomputation included."""
+    model, training = f.workload.model, f.workload.training
+    matrices = f.derivation.apply(
+        step_flops,
+        "matrix products of one micro-step",
+        params=float(model.matmul_params) + f.full * _recomputed(f) / 3,
+        tokens_per_rank=f.tokens,
+        flops_per_param_token=SWEEPS["forward"] + SWEEPS["backward"],
+    )
+    attention = f.derivation.apply(
+        attention_flops,
+        "attention scores and values of one micro-step",
+        layer_count=float(model.layer_count),
+        sequence_length=float(training.sequence_length),
+        attention_width=float(model.attention_heads * model.head_dim),
+        computed_share=COMPUTED_SHARE[training.attention],
+        attention_passes=3.0 + f.full + f.selective,
+        flops_per_token_pair=4.0,
+        tokens_per_rank=f.tokens,
+    )
+    return matrices + attention
+
+
+def _recomputed(f: Facts) -> float:
+    """Matrix parameters of the layers: what full checkpointing runs forward once more (2 of 6 FLOPs)."""
+    return float(sum(o.matmul_params * o.count for o in f.workload.model.operators if o.block))
+
+
+def _micro_step(f: Facts) -> Segment:
+    apply, plan, model = f.derivation.apply, f.plan, f.workload.model
+    fetched = played(model, plan, f.knobs, lambda fetches, _: fetches.elements)
+    gather = apply(
+        laws.gathered_bytes_per_step,
+        "parameters gathered in one micro-step",
+        zero_stage=plan.zero_stage,
+        fetched_params=fetched,
+        param_bytes_per_param=f.element,
+        dp_degree=plan.dp_degree,
+    )
+    reduce = apply(
+        laws.reduced_bytes,
+        "gradients reduced in one micro-step (stages 2 and 3)",
+        params=f.params,
+        grad_bytes_per_param=f.element,
+        dp_degree=plan.dp_degree,
+        passes=where(plan.zero_stage >= 2, 1.0, 0.0),
+    )
+    ahead = where(plan.prefetch_depth > 0, 1.0, 0.0) * (1 - f.knobs.params_on_nvme)
+    loads = _parameter_loads(f, fetched)
+    blocking = [Demand("gather", "gather", gather * (1 - ahead)), *(_scaled(loads, 1 - ahead))]
+    beside = [Demand("gather", "gather", gather * ahead), *(_scaled(loads, ahead))]
+    beside += [Demand("gradient reduce", "gather", reduce), *_gradient_copies(f), *_checkpoint_copies(f)]
+    compute = Demand("compute", "gpu", _flops(f))
+    return Segment("micro-step", plan.accumulation_steps, ((*blocking, compute), (*blocking, *beside)))
+
+
+def _scaled(demands: Sequence[Demand], share: float) -> list[Demand]:
+    return [Demand(d.term, d.resource, d.amount * share) for d in demands]
+
+
+def _parameter_loads(f: Facts, fetched: float) -> list[Demand]:
+    """A shard's way to the GPU each time its tensor is fetched: NVMe to DRAM, DRAM to GPU."""
+    apply, loads = f.derivation.apply, []
+    if f.nvme:
+        shards = played(
+            f.workload.model, f.plan, f.knobs, lambda p, dp: swapped_in(f.workload.model, p, dp, f.element)
+        )
+        read = apply(
+            laws.swapped_bytes,
+            "parameter shards read from NVMe in one micro-step",
+            elements=shards,
+            bytes_per_param=f.element,
+            share=f.params_on(f.nvme),
+        )
+        loads.append(Demand("parameter read", f"{f.nvme}.swap_read", read))
+    if f.host:
+        copied = apply(
+            laws.host_link_bytes,
+            "parameter shards copied to the GPU in one micro-step",
+            params=fetched,
+            bytes_per_param=f.element,
+            dp_degree=f.plan.dp_degree,
+            share=f.params_on(f.host) + f.params_on(f.nvme),
+        )
+        loads.append(Demand("parameter copy", f"{f.host}.read", copied))
+    return loads
+
+
+def _gradient_copies(f: Facts) -> list[Demand]:
+    """Gradients go down in every micro-step, and come back up to be added when accumulated."""
+    if not f.host:
+        return []
+    apply, plan = f.derivation.apply, f.plan
+    down = apply(
+        laws.host_link_bytes,
+        "gradient shards copied to the host in one micro-step",
+        params=f.params,
+        bytes_per_param=f.element,
+        dp_degree=plan.dp_degree,
+        share=f.optimizer_off_gpu,
+    )
+    return [
+        Demand("gradient copy", f"{f.host}.write", down),
+        Demand("gradient copy", f"{f.host}.read", f.stage3 * down),
+    ]
+
+
+def _checkpoint_copies(f: Facts) -> list[Demand]:
+    if not f.host:
+        return []
+    copied = f.derivation.apply(
+        activation_bytes,
+        "activation checkpoints of one rank to the host",
+        tokens_per_rank=f.tokens,
+        layer_count=float(f.workload.model.layer_count),
+        activation_bytes_per_token=f.element * f.workload.model.d_model,
+        share=f.full * f.checkpoints_on(f.host),
+        ranks_per_instance=1.0,
+    )
+    return [
+        Demand("activation copy", f"{f.host}.write", copied),
+        Demand("activation copy", f"{f.host}.read", copied),
+    ]
+
+
+def _boundary(f: Facts) -> Segment:
+    """Once per step, after the last micro-step: what the optimizer needs is brought where it runs."""
+    apply, plan = f.derivation.apply, f.plan
+    demands = [
+        Demand(
+            "gradient reduce",
+            "gather",
+            apply(
+                laws.reduced_bytes,
+                "gradients reduced once per step (stages 0 and 1)",
+                params=f.params,
+                grad_bytes_per_param=f.element,
+                dp_degree=plan.dp_degree,
+                passes=where(plan.zero_stage < 1, 2.0, where(plan.zero_stage < 2, 1.0, 0.0)),
+            ),
+        )
+    ]
+    if f.host:
+        down = apply(
+            laws.host_link_bytes,
+            "fp32 gradient shards copied to the host once per step",
+            params=f.params,
+            bytes_per_param=4.0,
+            dp_degree=plan.dp_degree,
+            share=f.optimizer_off_gpu,
+        )
+        demands.append(Demand("gradient copy", f"{f.host}.write", down))
+    if f.nvme:
+        written = apply(
+            laws.swapped_bytes,
+            "fp32 gradients written to NVMe",
+            elements=f.shards.swappable_gradients,
+            bytes_per_param=4.0,
+            share=f.swaps_optimizer,
+        )
+        demands.append(Demand("gradient write", f"{f.nvme}.swap_write", written))
+    return Segment("gradients out", 1.0, (tuple(demands),))
+
+
+def _optimizer_step(f: Facts) -> Segment:
+    apply, plan = f.derivation.apply, f.plan
+    on_gpu = apply(
+        laws.host_link_bytes,
+        "optimizer state that the GPU updates in HBM",
+        params=f.params,
+        bytes_per_param=GPU_ADAM_BYTES,
+        dp_degree=where(plan.zero_stage >= 1, plan.dp_degree, 1.0),
+        share=f.optimizer_on(f.gpu),
+    )
+    gpu = Demand("GPU optimizer", f"{f.gpu}.read", on_gpu)
+    updated = f.optimizer_off_gpu * (1 - f.optimizer_on(f.gpu)) * f.params / plan.dp_degree * f.ranks
+    cpu = Demand("CPU optimizer", "cpu_optimizer", updated)
+    if not f.nvme:
+        return Segment("optimizer step", 1.0, ((gpu, cpu),))
+    swaps = _optimizer_swaps(f)
+    pipelined = where(plan.optimizer_buffer_count >= PIPELINED_BUFFERS, 1.0, 0.0) * f.swaps_optimizer
+    serial = Demand(cpu.term, cpu.resource, cpu.amount * (1 - pipelined))
+    beside = Demand(cpu.term, cpu.resource, cpu.amount * pipelined)
+    return Segment("optimizer step", 1.0, ((gpu, serial, *swaps), (gpu, serial, beside)))
+
+
+def _optimizer_swaps(f: Facts) -> list[Demand]:
+    assert f.nvme
+    apply = f.derivation.apply
+    state = apply(
+        laws.swapped_bytes,
+        "master weights and moments, read and written once per step",
+        elements=f.shards.owned,
+        bytes_per_param=f.states,
+        share=f.swaps_optimizer,
+    )
+    gradients = apply(
+        laws.swapped_bytes,
+        "fp32 gradients read back",
+        elements=f.shards.swappable_gradients,
+        bytes_per_param=4.0,
+        share=f.swaps_optimizer,
+    )
+    params = apply(
+        laws.swapped_bytes,
+        "updated 16-bit parameters written back",
+        elements=f.shards.swappable_params,
+        bytes_per_param=f.element,
+        share=f.params_on(f.nvme),
+    )
+    return [
+        Demand("optimizer read", f"{f.nvme}.swap_read", state + gradients),
+        Demand("optimizer write", f"{f.nvme}.swap_write", state + params),
+    ]
+
+
+def _afterwards(f: Facts) -> Segment:
+    """Updated parameters return to where forward looks for them."""
+    apply, plan = f.derivation.apply, f.plan
+    demands = [
+        Demand(
+            "parameter gather after the step",
+            "gather",
+            apply(
+                laws.reduced_bytes,
+                "updated parameters gathered once per step (stages 1 and 2)",
+                params=f.params,
+                grad_bytes_per_param=f.element,
+                dp_degree=plan.dp_degree,
+                passes=where((plan.zero_stage >= 1) & (plan.zero_stage < 3), 1.0, 0.0),
+            ),
+        )
+    ]
+    if f.host:
+        returned = apply(
+            laws.host_link_bytes,
+            "updated parameters copied to the GPU",
+            params=f.params,
+            bytes_per_param=f.element,
+            dp_degree=plan.dp_degree,
+            share=f.optimizer_off_gpu * f.params_on(f.gpu),
+        )
+        demands.append(Demand("parameter copy", f"{f.host}.read", returned))
+    return Segment("parameters back", 1.0, (tuple(demands),))
