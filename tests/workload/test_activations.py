@@ -6,8 +6,8 @@ from importlib import import_module
 from itertools import product
 
 import pytest
-
 from workload.models import built, shipped
+
 from ziplan.workload.families import activation_bytes
 from ziplan.workload.families.gpt2 import layer_bytes_kept
 

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from workload.models import built, shipped
+
 from ziplan.workload.families import FAMILIES
 from ziplan.workload.shapes import list_shapes, shape_config
 

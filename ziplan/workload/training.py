@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ziplan.units import Precision
 from ziplan.workload.model import ActivationBytes, Model
@@ -27,11 +27,18 @@ class Optimizer(Settings):
     beta2: float = Field(default=0.999, ge=0, lt=1)
     epsilon: float = Field(default=1e-8, gt=0)
 
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _supported_kind(cls, value: object) -> object:
+        if value != "adamw":
+            raise ValueError(f"the optimizer {value!r:.40} is not supported, adamw is")
+        return value
 
-class Training(Settings):
-    """What one training run does. None means that the solver decides."""
 
-    sequence_length: int = Field(ge=1)
+class TrainingChoices(Settings):
+    """Training settings as a file or the command line states them, any of them left out."""
+
+    sequence_length: int | None = Field(default=None, ge=1)
     global_batch_size: int | None = Field(default=None, ge=1)
     micro_batch_size: int | None = Field(default=None, ge=1)
     accumulation_steps: int | None = Field(default=None, ge=1)
@@ -40,6 +47,19 @@ class Training(Settings):
     activation_checkpointing: Literal["none", "selective", "full", "auto"] = "auto"
     attention: Literal["flash", "eager"] = "flash"
     trainable: Literal["all"] = "all"
+
+    @field_validator("trainable", mode="before")
+    @classmethod
+    def _supported_trainable(cls, value: object) -> object:
+        if value != "all":
+            raise ValueError("only training of all parameters is supported (`trainable: all`)")
+        return value
+
+
+class Training(TrainingChoices):
+    """What one training run does. None means that the solver decides."""
+
+    sequence_length: int = Field(ge=1)
 
 
 @dataclass(frozen=True)

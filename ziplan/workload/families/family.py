@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
 from ziplan.units import Precision
 from ziplan.workload.model import ActivationBytes, Model
 
@@ -18,8 +19,8 @@ ELEMENT_BYTES: Mapping[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
 LARGEST_COUNT = 100_000_000
 """No dimension of a model comes near this; a value above it is a slip."""
 
-Report = Callable[[str, str, str], None]
-"""Called with (key, message, help) for each value that cannot be used."""
+Report = Callable[[str, str, str, str], None]
+"""Called with (key, code, message, help) for each value that cannot be used."""
 
 _REQUIRED: Any = object()
 
@@ -34,49 +35,51 @@ class Fields:
 
     def __init__(self, config: Mapping[str, Any], report: Report) -> None:
         self._config = config
-        self.report = report
+        self._report = report
 
     def count(self, key: str, default: int = _REQUIRED) -> int:
         """A whole number from 1 up; absent or null gives `default`, where there is one."""
         value = self._config.get(key)
+        if value is None and default is not _REQUIRED:
+            return default
         if value is None:
-            if default is not _REQUIRED:
-                return default
-            self.report(key, f"`{key}` is missing", "a whole number from 1 up")
+            self._report(key, MISSING_KEY, f"missing key `{key}`", "it takes a whole number from 1 up")
             return 0
         if isinstance(value, bool) or not isinstance(value, int):
-            self.report(key, f"`{key}` is {_shown(value)}, expected a whole number from 1 up", "")
-            return 0
+            return self._wrong(key, f"expected a whole number, not {_shown(value)}")
         if not 1 <= value <= LARGEST_COUNT:
-            self.report(key, f"`{key}` is {_shown(value)}, expected 1 to {LARGEST_COUNT:,}", "")
-            return 0
+            bound = "at least 1" if value < 1 else f"at most {LARGEST_COUNT:,}"
+            return self._wrong(key, f"must be {bound}, not {_shown(value)}")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false; absent or null gives `default`."""
         value = self._config.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            self.report(key, f"`{key}` is {_shown(value)}, expected true or false", "")
-            return False
-        return value
+        if value is None or isinstance(value, bool):
+            return default if value is None else value
+        self._wrong(key, f"expected true or false, not {_shown(value)}")
+        return False
 
     def text(self, key: str, default: str) -> str:
         """A text; absent or null gives `default`."""
         value = self._config.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, str):
-            self.report(key, f"`{key}` is {_shown(value)}, expected a text", "")
-            return default
-        return value
+        if value is None or isinstance(value, str):
+            return value or default
+        self._wrong(key, f"expected text, not {_shown(value)}")
+        return default
 
     def divides(self, divisor_key: str, divisor: int, key: str, value: int, help: str = "") -> None:
-        """Report `divisor_key` unless `divisor` divides `value` (0 stands for a value already reported)."""
+        """Refuse a divisor that does not divide `value` (0 stands for a value already reported)."""
         if divisor and value and value % divisor:
-            message = f"`{divisor_key}` is {divisor:,}, which does not divide `{key}` ({value:,})"
-            self.report(divisor_key, message, help)
+            self._wrong(divisor_key, f"{divisor:,} does not divide {key} ({value:,})", help)
+
+    def unsupported(self, key: str, message: str) -> None:
+        """Refuse a value that is legal but stands for something that is not supported."""
+        self._wrong(key, message)
+
+    def _wrong(self, key: str, message: str, help: str = "") -> int:
+        self._report(key, WRONG_VALUE, message, help)
+        return 0
 
 
 def _shown(value: object) -> str:

@@ -18,7 +18,7 @@ def _model(name: str, fields: Fields) -> Model:
     middle = fields.count("n_inner", 4 * hidden)
     tied = fields.flag("tie_word_embeddings", True)
     if fields.flag("add_cross_attention", False):
-        fields.report("add_cross_attention", "cross-attention is not supported", "decoder-only models are")
+        fields.unsupported("add_cross_attention", "cross-attention is not supported, decoder-only models are")
     return Model(
         name=name,
         family="gpt2",

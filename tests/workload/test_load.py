@@ -1,0 +1,302 @@
+"""What MODEL may be, how flags and files combine, and what is said about each kind of bad input."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from workload.models import problems_of
+
+from ziplan.errors import BadInput
+from ziplan.workload.load import list_shapes, load_model, load_workload
+from ziplan.workload.shapes import shape_config
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+    "max_position_embeddings": 512,
+    "rope_scaling": {"factor": 8.0},
+}
+LENGTH = {"sequence_length": 128}
+A100 = ("fp32", "fp16", "bf16")
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file (a mapping as JSON) and give its path."""
+
+    def write(name, content):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2))
+        return str(path)
+
+    return write
+
+
+def refused(argument, overrides=LENGTH, precisions=A100):
+    """(line, column, message) of every problem, and everything said about them."""
+    with pytest.raises(BadInput) as caught:
+        load_workload(argument, overrides, precisions)
+    problems = caught.value.problems
+    places = [(problem.line, problem.column, problem.message) for problem in problems]
+    return places, " ".join(f"{problem} {problem.help} {problem.hint}" for problem in problems)
+
+
+def test_a_shipped_shape_by_name():
+    workload = load_workload("llama-3.1-8b", {"sequence_length": 4096, "micro_batch_size": None}, A100)
+    assert workload.model.params == 8_030_261_248
+    assert workload.model.source.startswith("https://")
+    assert (workload.precision, workload.training.attention) == ("bf16", "flash")
+    assert workload.training.micro_batch_size is None
+    assert workload.activations.none_low > 0
+
+
+@pytest.mark.parametrize("named", ["a/tiny/config.json", "a/tiny", "other.json"])
+def test_a_config_or_its_folder(write, tmp_path, named):
+    write("a/tiny/config.json", CONFIG)
+    write("other.json", CONFIG)
+    model = load_model(str(tmp_path / named))
+    assert model.name == ("other" if named == "other.json" else "tiny")
+    assert model.source.endswith(".json")
+    assert (model.layer_count, model.key_value_heads, model.max_sequence_length) == (2, 2, 512)
+
+
+@pytest.mark.parametrize("named", ["gpt2", "tiny/config.json", "tiny"])
+def test_a_model_file_names_a_shape_or_a_path_beside_it(write, named):
+    write("tiny/config.json", CONFIG)
+    path = write("model.yaml", f"model: {named}\ntraining:\n  sequence_length: 256\n  precision: fp16\n")
+    workload = load_workload(path, {}, A100)
+    assert workload.model.name == named.partition("/")[0]
+    assert (workload.training.sequence_length, workload.precision) == (256, "fp16")
+    assert load_model(path) == workload.model
+
+
+def test_a_model_file_with_a_shape_written_out(write):
+    shape = "".join(f"  {key}: {json.dumps(value)}\n" for key, value in CONFIG.items())
+    path = write("mine.yaml", f"shape:\n{shape}training:\n  sequence_length: 512\n")
+    assert load_workload(path, {}, A100).model.name == "mine"
+
+
+def test_flags_win_over_the_file(write):
+    path = write(
+        "model.yaml",
+        "model: gpt2\ntraining:\n  sequence_length: 256\n  micro_batch_size: 2\n  attention: eager\n"
+        "  optimizer: {kind: adamw, learning_rate: 3e-4}\n",
+    )
+    flags = {
+        "sequence_length": 1024,
+        "global_batch_size": 64,
+        "activation_checkpointing": "full",
+        "micro_batch_size": None,
+        "attention": None,
+    }
+    training = load_workload(path, flags, A100).training
+    assert (training.sequence_length, training.global_batch_size, training.micro_batch_size) == (1024, 64, 2)
+    assert (training.attention, training.activation_checkpointing) == ("eager", "full")
+    assert load_workload(path, {"optimizer": "adamw"}, A100).training.optimizer.learning_rate == 3e-4
+
+
+@pytest.mark.parametrize(
+    ("precisions", "chosen"),
+    [(A100, "bf16"), (("fp16", "fp32"), "fp16"), (("fp32",), "fp32"), ((), "bf16")],
+)
+def test_the_default_precision_is_the_best_the_gpu_has(precisions, chosen):
+    assert load_workload("gpt2", LENGTH, precisions).precision == chosen
+
+
+def test_a_bare_shape_asks_for_the_sequence_length():
+    _, said = refused("gpt2", {})
+    assert "--sequence-length" in said
+    assert said.count("ZP0") == 1
+
+
+def test_a_model_file_without_length_says_where_it_belongs(write):
+    path = write("model.yaml", "model: gpt2\ntraining:\n  precision: bf16\n")
+    places, said = refused(path, {})
+    assert places == [(2, 1, "training: missing key `sequence_length`")]
+    assert "--sequence-length" in said
+
+
+def test_a_name_that_is_close():
+    _, said = refused("lama-3.1-8b")
+    assert "did you mean `llama-3.1-8b`?" in said
+
+
+@pytest.mark.parametrize("argument", ["missing.yaml", "a/b", "./gpt2", "x" * 5000, "\0", ""])
+def test_what_is_neither_a_name_nor_a_file(argument):
+    refused(argument)
+
+
+def test_a_shipped_name_wins_over_a_folder_of_that_name(write, tmp_path, monkeypatch):
+    write("gpt2/config.json", CONFIG)
+    monkeypatch.chdir(tmp_path)
+    assert load_model("gpt2").family == "gpt2"
+    assert load_model("./gpt2").family == "llama"
+
+
+def test_a_folder_without_a_config(tmp_path):
+    assert "no config.json" in refused(str(tmp_path))[1]
+
+
+def test_everything_wrong_with_a_config_at_once(write):
+    bad = {
+        **CONFIG,
+        "hidden_size": -64,
+        "num_hidden_layers": 0,
+        "num_attention_heads": "4",
+        "vocab_size": 1.5,
+    }
+    del bad["intermediate_size"]
+    places, said = refused(write("config.json", bad))
+    assert [(line, column) for line, column, _ in places] == [(1, 1), (6, 18), (7, 24), (8, 26), (10, 17)]
+    assert "missing key `intermediate_size`" in said
+    assert "hidden_size: must be at least 1, not -64" in said
+
+
+def test_problems_of_shape_training_and_flags_come_together(write):
+    path = write(
+        "model.yaml",
+        "shape:\n  model_type: gpt2\n  n_embd: 65\n  n_head: 4\n  n_layer: 2\n  vocab_size: 9\n"
+        "training:\n  sequence_lenght: 12\n  precision: fp8\n  trainable: {lora_rank: 16}\n"
+        "  optimizer: {kind: sgd}\n",
+    )
+    _, said = refused(path, {"micro_batch_size": 0})
+    for part in (
+        "shape.n_head: 4 does not divide n_embd (65)",
+        "missing key `n_positions`",
+        "unknown key `sequence_lenght`",
+        "did you mean `sequence_length`?",
+        "training.precision: expected 'fp32', 'fp16' or 'bf16'",
+        "only training of all parameters is supported",
+        "the optimizer 'sgd' is not supported, adamw is",
+        "--micro-batch-size: must be at least 1, not 0",
+    ):
+        assert part in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("training: {sequence_length: 8}\n", "name one model"),
+        ("model: gpt2\nshape: {model_type: gpt2}\ntraining: {sequence_length: 8}\n", "not both"),
+        ("model: {model_type: gpt2}\ntraining: {sequence_length: 8}\n", "goes under `shape:`"),
+        ("model: 3\ntraining: {sequence_length: 8}\n", "model: expected text, not 3"),
+        ("shape: gpt2\ntraining: {sequence_length: 8}\n", "shape: expected a mapping"),
+        ("model: gpt3\ntraining: {sequence_length: 8}\n", "did you mean `gpt2`?"),
+        ("model: gpt2\ntraining: 8\n", "training: expected a mapping"),
+        ("model: gpt2\nmodle: gpt2\n", "did you mean `model`?"),
+        ("- gpt2\n", "expected a mapping"),
+        ("", "is empty"),
+        ("model: gpt2\ntraining: {sequence_length: 2048}\n", "up to 1,024 tokens, not 2,048"),
+    ],
+)
+def test_bad_model_files(write, text, said):
+    places, everything = refused(write("model.yaml", text), {})
+    assert said in everything
+    assert len(places) == 1
+
+
+def test_an_unsupported_model_type_is_answered_with_what_is_supported(write):
+    places, said = refused(write("config.json", {**CONFIG, "model_type": "mamba"}))
+    assert places == [(5, 17, "model_type: 'mamba' is not supported")]
+    assert "gpt2, llama, mistral, qwen2" in said
+
+
+def test_a_sequence_longer_than_the_model_takes():
+    assert (
+        "--sequence-length: gpt2 takes sequences of up to 1,024 tokens"
+        in refused("gpt2", {"sequence_length": 1025})[1]
+    )
+
+
+def test_a_precision_that_the_gpu_lacks(write):
+    assert (
+        "--precision: the GPU does not compute in bf16"
+        in refused("gpt2", {**LENGTH, "precision": "bf16"}, ("fp16", "fp32"))[1]
+    )
+    path = write("model.yaml", "model: gpt2\ntraining:\n  sequence_length: 8\n  precision: bf16\n")
+    places, _ = refused(path, {}, ("fp16", "fp32"))
+    assert places[0][:2] == (4, 14)
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"num_attention_heads": -4}, "num_attention_heads"),
+        ({"num_attention_heads": 5, "num_key_value_heads": 5}, "num_attention_heads"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads"),
+        ({"num_key_value_heads": 8}, "num_key_value_heads"),
+        ({"hidden_size": 10**30}, "hidden_size"),
+        ({"vocab_size": True}, "vocab_size"),
+        ({"head_dim": 0}, "head_dim"),
+        ({"head_dim": "16"}, "head_dim"),
+        ({"attention_bias": "no"}, "attention_bias"),
+        ({"tie_word_embeddings": 1}, "tie_word_embeddings"),
+        ({"hidden_act": 3}, "hidden_act"),
+        ({"max_position_embeddings": -1}, "max_position_embeddings"),
+        ({"intermediate_size": None}, "intermediate_size"),
+        ({"model_type": ["llama"]}, "model_type"),
+        ({"model_type": None}, "model_type"),
+        ({"model_type": "qwen2", "num_key_value_heads": None}, "num_key_value_heads"),
+    ],
+)
+def test_values_that_no_model_has(change, key):
+    assert list(problems_of({**CONFIG, **change})) == [key]
+
+
+def test_a_stated_head_size_frees_the_width():
+    assert not problems_of({**CONFIG, "hidden_size": 66, "head_dim": 16})
+
+
+scalars = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.integers())
+)
+keys = st.sampled_from([*CONFIG, "n_embd", "n_head", "n_layer", "n_positions", "n_inner", "head_dim"])
+
+
+@given(config=st.dictionaries(keys, scalars), family=st.sampled_from(["llama", "gpt2", "qwen2", "mistral"]))
+def test_no_config_is_a_crash(config, family):
+    problems_of({**shape_config("gpt2"), **shape_config("llama-3.2-1b"), **config, "model_type": family})
+
+
+values = st.recursive(
+    scalars, lambda inner: st.dictionaries(keys | st.just("sequence_length"), inner), max_leaves=6
+)
+model_files = st.fixed_dictionaries(
+    {}, optional={"model": values, "shape": values, "training": values, "name": values}
+)
+
+
+@given(content=model_files)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_model_file_is_a_crash(content, write):
+    with contextlib.suppress(BadInput):
+        load_workload(write("model.yaml", content), LENGTH, A100)
+
+
+def test_shipped_shapes_are_listed_and_state_their_source():
+    for name in list_shapes():
+        model = load_model(name)
+        assert (model.name, "https://" in model.source or "Assumed" in model.source) == (name, True)
+
+
+def test_loading_imports_no_engine():
+    code = (
+        "import sys; from ziplan.workload.load import load_workload; "
+        "load_workload('gpt2', {'sequence_length': 8}, ()); "
+        "print({'torch', 'transformers', 'numpy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,157 @@
+"""From what a person names as MODEL to a model or a workload.
+
+Everything wrong with the files and the flags is raised together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ziplan.errors import BadInput, Problem
+from ziplan.files import dotted, validate
+from ziplan.files.document import Path as Keys
+from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
+from ziplan.units import Precision
+from ziplan.workload.families import activation_bytes
+from ziplan.workload.model import Model
+from ziplan.workload.shapes import list_shapes
+from ziplan.workload.source import Source, open_source
+from ziplan.workload.training import Training, TrainingChoices, Workload
+
+__all__ = ["list_shapes", "load_model", "load_workload"]
+
+T = TypeVar("T")
+
+_FLAG_NAMES = {"activation_checkpointing": "--checkpointing"}
+"""Settings whose flag is not the setting's own name."""
+
+
+def load_model(argument: str) -> Model:
+    """The model that `argument` names."""
+    problems = _Collected()
+    source = problems.attempt(lambda: open_source(argument))
+    model = problems.attempt(source.model) if source else None
+    return problems.required(model)
+
+
+def load_workload(
+    argument: str, overrides: Mapping[str, object], precisions: Collection[str] = ()
+) -> Workload:
+    """The model that `argument` names under its training settings.
+
+    `overrides` are the command line's settings (None: not given) and win over the file's.
+    `precisions` are the GPU's; empty means that they are not known.
+    """
+    problems = _Collected()
+    flags = _Flags({key: _written(key, value) for key, value in overrides.items() if value is not None})
+    source = problems.attempt(lambda: open_source(argument))
+    model = problems.attempt(source.model) if source else None
+    stated = problems.attempt(source.training) if source else None
+    given = problems.attempt(lambda: validate(flags, TrainingChoices))
+    if source is None or stated is None or given is None:
+        return problems.required(None)
+    settings = _Settled(flags, source, _merged(stated, given))
+    precision = problems.attempt(lambda: settings.precision(precisions))
+    training = problems.attempt(lambda: settings.training(model))
+    if model is None or training is None or precision is None:
+        return problems.required(None)
+    problems.required(model)
+    return Workload(model, training, precision, activation_bytes(model, training.attention, precision))
+
+
+class _Collected:
+    """Problems of several attempts, to be raised together."""
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+
+    def attempt(self, call: Callable[[], T]) -> T | None:
+        """What `call` answers, or None and its problems noted."""
+        try:
+            return call()
+        except BadInput as error:
+            self._problems += error.problems
+            return None
+
+    def required(self, value: T | None) -> T:
+        """`value`, unless there were problems."""
+        if self._problems:
+            raise BadInput(*self._problems)
+        assert value is not None
+        return value
+
+
+@dataclass
+class _Flags:
+    """The command line's settings, located by the name of their flag."""
+
+    data: dict[str, Any]
+
+    def problem(
+        self, path: Keys, code: str, message: str, help: str = "", hint: str = "", key: bool = False
+    ) -> Problem:
+        """A problem with the flag of the setting at `path`."""
+        name = str(path[0]) if path else ""
+        flag = _FLAG_NAMES.get(name, f"--{name.replace('_', '-')}")
+        said = message.removeprefix(f"{dotted(path)}: ")
+        return Problem("", 0, 0, code, f"{flag}: {said}" if name else said, help=help, hint=hint)
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """Settings of file and flags put together, and where each came from."""
+
+    flags: _Flags
+    source: Source
+    values: dict[str, Any]
+
+    def training(self, model: Model | None) -> Training:
+        """The settings of the run, with a sequence length that the model can take."""
+        length = self.values.get("sequence_length")
+        if length is None:
+            raise BadInput(self._without_length())
+        if model and model.max_sequence_length and length > model.max_sequence_length:
+            limit = f"{model.name} takes sequences of up to {model.max_sequence_length:,} tokens"
+            raise BadInput(self._problem("sequence_length", f"{limit}, not {length:,}"))
+        return Training.model_validate(self.values)
+
+    def precision(self, precisions: Collection[str]) -> Precision:
+        """The precision asked for, else bf16 where the GPU has it, else fp16, else fp32."""
+        asked: Precision | None = self.values.get("precision")
+        if asked is None:
+            order: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
+            return next((choice for choice in order if choice in precisions or not precisions), "fp32")
+        if precisions and asked not in precisions:
+            has = ", ".join(sorted(precisions))
+            raise BadInput(self._problem("precision", f"the GPU does not compute in {asked}; it has {has}"))
+        return asked
+
+    def _problem(self, setting: str, message: str) -> Problem:
+        """A problem with a setting, at the place that it came from."""
+        if setting in self.flags.data or self.source.document is None:
+            return self.flags.problem((setting,), WRONG_VALUE, message)
+        path = ("training", setting)
+        return self.source.document.problem(path, WRONG_VALUE, f"{dotted(path)}: {message}")
+
+    def _without_length(self) -> Problem:
+        flag = "--sequence-length (for example `--sequence-length 4096`)"
+        if self.source.document is None:
+            return Problem("", 0, 0, MISSING_KEY, f"say how many tokens a sequence has with {flag}")
+        message = "training: missing key `sequence_length`"
+        remedy = f"add `sequence_length: 4096` under `training:` or give {flag}"
+        return self.source.document.problem(("training",), MISSING_KEY, message, remedy, key=True)
+
+
+def _written(setting: str, value: object) -> object:
+    """A flag's value as a file would write it: the flag gives the optimizer's kind alone."""
+    return {"kind": value} if setting == "optimizer" and isinstance(value, str) else value
+
+
+def _merged(stated: TrainingChoices, given: TrainingChoices) -> dict[str, Any]:
+    """The settings that are stated or given; given ones win, those of the optimizer one by one."""
+    values = {**stated.model_dump(exclude_unset=True), **given.model_dump(exclude_unset=True)}
+    optimizers = (choices.optimizer.model_dump(exclude_unset=True) for choices in (stated, given))
+    values["optimizer"] = {key: value for optimizer in optimizers for key, value in optimizer.items()}
+    return values
