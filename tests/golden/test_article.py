@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+from ziplan.hardware.cluster import Cluster
+from ziplan.hardware.node import Node
 from ziplan.laws.law import ARITHMETIC
 from ziplan.study import article
 
@@ -149,3 +151,41 @@ def test_other_inputs_give_other_figures():
     halved = {f.key: f for f in article.figures(article.Inputs(dp_degree=32))}
     fewer = {f.key: f for f in article.figures(article.Inputs(tokens_per_rank=2048))}
     assert halved["32"].value == fewer["32"].value == pytest.approx(FIGURES["32"].value / 2)
+
+
+def test_a_machine_gives_the_rates_and_capacities():
+    node = Node.model_validate(
+        {
+            "name": "twice the article's",
+            "gpu": {
+                "name": "GPU",
+                "memory": {"capacity": "80 GB"},
+                "peak_flops_per_s": {"fp16": "312 TFLOP/s"},
+                "sustained_flops_per_s": {"fp16": "250 TFLOP/s"},
+            },
+            "gpus_per_node": 8,
+            "links": {"pcie": {"bandwidth": "64 GB/s"}, "root": {"bandwidth": "90 GB/s", "shared_by": 2}},
+            "tiers": {
+                "hbm": {
+                    "medium": "hbm",
+                    "scope": "gpu",
+                    "capacity": "80 GB",
+                    "read_bandwidth": "4 TB/s",
+                },
+                "dram": {"medium": "dram", "scope": "node", "capacity": "1 TB", "via": ["pcie", "root"]},
+                "nvme": {
+                    "medium": "nvme",
+                    "scope": "node",
+                    "capacity": "128 TB",
+                    "drive": {"name": "drive", "capacity": "16 TB", "read_bandwidth": "6 GB/s"},
+                    "drive_count": 8,
+                },
+            },
+        }
+    )
+    document = article.as_json(article.Inputs.on(Cluster(node, nodes=8)))
+    same = {key: document["figures"][key] for key in ("1", "3", "5", "9", "11", "29")}
+    assert same == {key: pytest.approx(EXACT[key]) for key in same}
+    assert document["figures"]["15"] == pytest.approx(EXACT["15"] / 2)
+    assert document["figures"]["17"] == pytest.approx(EXACT["17"] / 2)
+    assert document["figures"]["25"] == pytest.approx(EXACT["25"] * 2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ziplan.hardware.cluster import Cluster
 from ziplan.laws import (
     ceilings,
     counts,
@@ -61,6 +62,28 @@ class Inputs:
     # The compute ceiling.
     cluster_flops_per_s: float = 1e19
     year_length: float = 31_557_600
+
+    @classmethod
+    def on(cls, cluster: Cluster) -> Inputs:
+        """The article's run on this cluster's nodes: rates and capacities are the machine's."""
+        node = cluster.node
+        rate = {**node.gpu.peak_flops_per_s, **node.gpu.sustained_flops_per_s}
+        tiers = {tier.medium: tier for tier in node.tiers.values()}
+        drive = tiers["nvme"].drive
+        assert drive is not None, "the article's flash tier is made of drives"
+        return cls(
+            sustained_flops_per_s=rate["fp16"],
+            hbm_bandwidth=_known(tiers["hbm"].read_bandwidth),
+            dram_bandwidth=min(node.links[name].bandwidth for name in tiers["dram"].via),
+            nvme_bandwidth=_known(drive.read_bandwidth),
+            drives_per_node=tiers["nvme"].drive_count,
+            drive_capacity=drive.capacity,
+        )
+
+
+def _known(bandwidth: float | None) -> float:
+    assert bandwidth is not None, "the article states this bandwidth"
+    return bandwidth
 
 
 @dataclass(frozen=True)
