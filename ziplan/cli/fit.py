@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -40,7 +40,7 @@ def fit(
     format: options.FormatOption = options.Format.TEXT,
     output: options.OutputOption = None,
     out: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option("--out", metavar="DIR", help="Write the runtime's files and plan.yaml to DIR."),
     ] = None,
     on_tight: Annotated[

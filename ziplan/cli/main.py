@@ -12,7 +12,7 @@ import typer
 
 from ziplan import __version__
 from ziplan.cli.lazy import LazyGroup
-from ziplan.cli.output import complain, close_quietly, write
+from ziplan.cli.output import close_quietly, complain, write
 from ziplan.errors import BadInput, ExitCode, ZiplanError
 
 ISSUES = "please report it with the command line and the output of the same command under ZIPLAN_TRACEBACK=1"
@@ -37,7 +37,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def ziplan(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
 ) -> None:
     """Plan the training of models whose state does not fit in GPU memory."""
 

@@ -12,9 +12,15 @@ from ziplan.cli.output import show, width, write
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
-    no_args_is_help=True,
     help="Shipped model shapes, operator by operator.",
 )
+
+
+@app.callback(invoke_without_command=True)
+def models(context: typer.Context) -> None:
+    """Shipped model shapes, operator by operator. Alone it lists them."""
+    if context.invoked_subcommand is None:
+        list_all()
 
 
 @app.command("list")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -115,30 +115,41 @@ ClusterArgument = Annotated[
 ]
 RuntimeOption = Annotated[
     str,
-    _option("--runtime", metavar="NAME", help="Training runtime. Default: deepspeed.", autocompletion=completer(_runtimes)),
+    _option(
+        "--runtime",
+        metavar="NAME",
+        help="Training runtime. Default: deepspeed.",
+        autocompletion=completer(_runtimes),
+    ),
 ]
 SetOption = Annotated[
-    Optional[list[str]],
-    _option("--set", metavar="KEY=VALUE", help="Change the machine, e.g. tiers.dram.capacity='2 TiB'. Repeatable."),
+    list[str] | None,
+    _option(
+        "--set", metavar="KEY=VALUE", help="Change the machine, e.g. tiers.dram.capacity='2 TiB'. Repeatable."
+    ),
 ]
-SequenceLength = Annotated[Optional[int], _option("--sequence-length", min=1, metavar="N", help="Tokens per sequence.")]
+SequenceLength = Annotated[
+    int | None, _option("--sequence-length", min=1, metavar="N", help="Tokens per sequence.")
+]
 GlobalBatchSize = Annotated[
-    Optional[int], _option("--global-batch-size", min=1, metavar="N", help="Sequences per step over all ranks.")
+    int | None,
+    _option("--global-batch-size", min=1, metavar="N", help="Sequences per step over all ranks."),
 ]
 MicroBatchSize = Annotated[
-    Optional[int], _option("--micro-batch-size", min=1, metavar="N", help="Sequences per rank and micro-step.")
+    int | None,
+    _option("--micro-batch-size", min=1, metavar="N", help="Sequences per rank and micro-step."),
 ]
 AccumulationSteps = Annotated[
-    Optional[int], _option("--accumulation-steps", min=1, metavar="N", help="Micro-steps per optimizer step.")
+    int | None, _option("--accumulation-steps", min=1, metavar="N", help="Micro-steps per optimizer step.")
 ]
 PrecisionOption = Annotated[
-    Optional[Precision], _option("--precision", help="Default: bf16 where the GPU has it.")
+    Precision | None, _option("--precision", help="Default: bf16 where the GPU has it.")
 ]
 CheckpointingOption = Annotated[
-    Optional[Checkpointing], _option("--checkpointing", help="Activations kept. Default: auto.")
+    Checkpointing | None, _option("--checkpointing", help="Activations kept. Default: auto.")
 ]
-AttentionOption = Annotated[Optional[Attention], _option("--attention", help="Default: flash.")]
-OptimizerOption = Annotated[Optional[OptimizerKind], _option("--optimizer", help="Default: adamw.")]
+AttentionOption = Annotated[Attention | None, _option("--attention", help="Default: flash.")]
+OptimizerOption = Annotated[OptimizerKind | None, _option("--optimizer", help="Default: adamw.")]
 ObjectiveOption = Annotated[Objective, _option("--objective", help="What to be best at. Default: time.")]
 TilingOption = Annotated[
     bool, _option("--allow-tiling", help="Let the plan ask for tiled linears, a change of the model's code.")
@@ -148,5 +159,5 @@ FormatOption = Annotated[
     Format, _option("--format", envvar="ZIPLAN_FORMAT", help="Form of the answer. Default: text.")
 ]
 OutputOption = Annotated[
-    Optional[Path], _option("--output", "-o", metavar="FILE", help="Write the answer to FILE, not to stdout.")
+    Path | None, _option("--output", "-o", metavar="FILE", help="Write the answer to FILE, not to stdout.")
 ]

@@ -75,5 +75,6 @@ def _figure(figure: Figure, width: int) -> list[Line]:
 
 def _under(text: str, width: int, style: str) -> list[Line]:
     return [
-        line("    ", *(Span(span.text, style) for span in each)) for each in wrapped(text, width - 4, indent="")
+        line("    ", *(Span(span.text, style) for span in each))
+        for each in wrapped(text, width - 4, indent="")
     ]

@@ -105,7 +105,10 @@ def _formulas(estimate: Estimate, width: int) -> list[Line]:
     for each in estimate.ledger.lines:
         if each.step is not None and (each.tier, each.name) not in told:
             told.add((each.tier, each.name))
-            lines += [line(f"{each.tier}, {each.name}:"), *(line("  ", *part) for part in step_lines(each.step, width - 2))]
+            lines += [
+                line(f"{each.tier}, {each.name}:"),
+                *(line("  ", *part) for part in step_lines(each.step, width - 2)),
+            ]
     return lines
 
 

@@ -16,13 +16,30 @@ def limits_text(answer: Answer, width: int) -> list[Line]:
     if ceilings is None:
         needs = ", ".join(best.unknown) or "an input that nobody stated"
         return [*head, *wrapped(f"ceilings unknown: {needs}", width)]
-    budget = f"{ceilings.tokens_per_param:g} tokens per parameter within {show_duration(ceilings.time_budget, 3)}"
+    budget = (
+        f"{ceilings.tokens_per_param:g} tokens per parameter within {show_duration(ceilings.time_budget, 3)}"
+    )
     tiles = f"in at most {show(ceilings.greatest_tile_count, '1')} tiles"
     rows = [
-        ("parameters, by capacity", show(ceilings.max_params_by_capacity, "param"), show(model.params, "param"), ""),
+        (
+            "parameters, by capacity",
+            show(ceilings.max_params_by_capacity, "param"),
+            show(model.params, "param"),
+            "",
+        ),
         ("width d_model, by memory", show(ceilings.max_d_model_by_width, "1"), f"{model.d_model:,}", tiles),
-        ("parameters, by compute", show(ceilings.max_params_by_compute, "param"), show(model.params, "param"), budget),
-        ("training time", "-", show_duration(ceilings.training_time), f"{ceilings.tokens_per_param:g} tokens per parameter"),
+        (
+            "parameters, by compute",
+            show(ceilings.max_params_by_compute, "param"),
+            show(model.params, "param"),
+            budget,
+        ),
+        (
+            "training time",
+            "-",
+            show_duration(ceilings.training_time),
+            f"{ceilings.tokens_per_param:g} tokens per parameter",
+        ),
     ]
     columns = [
         Column("ceiling", [row[0] for row in rows], right=False),

@@ -40,14 +40,25 @@ def line(*pieces: str | Span) -> Line:
     return tuple(Span(piece) if isinstance(piece, str) else piece for piece in pieces)
 
 
-def wrapped(text: str, width: int, indent: str = "  ") -> list[Line]:
-    """A paragraph as lines no wider than `width`; all but the first are indented."""
-    return [line(part) for part in textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)]
+GLUE = "\u00a0"
+
+
+def glued(text: str) -> str:
+    """Text that is not broken over lines: a number and its unit."""
+    return text.replace(" ", GLUE)
+
+
+def wrapped(text: str, width: int, indent: str = "  ", most: int | None = None) -> list[Line]:
+    """A paragraph as lines no wider than `width`, at most so many; all but the first are indented."""
+    parts = textwrap.wrap(
+        text, width, subsequent_indent=indent, break_on_hyphens=False, max_lines=most, placeholder=" ..."
+    )
+    return [line(part) for part in parts]
 
 
 def plain(lines: Lines) -> str:
     """The lines without style."""
-    return "".join("".join(span.text for span in each).rstrip() + "\n" for each in lines)
+    return "".join("".join(span.text for span in each).rstrip() + "\n" for each in lines).replace(GLUE, " ")
 
 
 def coloured(lines: Lines) -> str:
@@ -58,8 +69,10 @@ def coloured(lines: Lines) -> str:
     console = Console(force_terminal=True, color_system="standard", width=1000, legacy_windows=False)
     with console.capture() as captured:
         for each in lines:
-            console.print(Text.assemble(*((span.text, span.style) for span in each)), end="\n", soft_wrap=True)
-    return captured.get()
+            console.print(
+                Text.assemble(*((span.text, span.style) for span in each)), end="\n", soft_wrap=True
+            )
+    return captured.get().replace(GLUE, " ")
 
 
 def in_ascii(text: str) -> str:

@@ -12,7 +12,8 @@ def model_text(model: Model, width: int) -> list[Line]:
     """What the model is, and a row for each operator."""
     about = (
         f"{show(model.params, 'param')}, {model.layer_count} layers, d_model {model.d_model:,}, "
-        f"{model.attention_heads} heads ({model.key_value_heads} of keys and values), vocabulary {model.vocab_size:,}"
+        f"{model.attention_heads} heads ({model.key_value_heads} of keys and values), "
+        f"vocabulary {model.vocab_size:,}"
     )
     source = wrapped(f"source: {model.source}", width) if model.source else []
     operators = model.operators

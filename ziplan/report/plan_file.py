@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.report.json import plan_object
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ziplan.files import Document
 
 SCHEMA = "ziplan.plan/1"
+TOLERANCE = 1e-6
 COMMENTS = {
     "zero_stage": "what is partitioned over the ranks: 1 optimizer, 2 and gradients, 3 and parameters",
     "placement": "what fraction of each kind of state lives on which tier",
@@ -27,15 +28,24 @@ COMMENTS = {
 }
 
 
+def _adding_up(parts: dict[str, float]) -> dict[str, float]:
+    if any(part < 0 for part in parts.values()) or abs(sum(parts.values()) - 1) > TOLERANCE:
+        raise ValueError(f"fractions must add up to 1, these add up to {sum(parts.values()):g}")
+    return parts
+
+
+Fractions = Annotated[dict[str, float], AfterValidator(_adding_up)]
+
+
 class PlacementFile(BaseModel):
     """The `placement` of a plan.yaml: tier to fraction, for each kind of state."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    params: dict[str, float]
-    grads: dict[str, float]
-    optimizer: dict[str, float]
-    checkpoints: dict[str, float]
+    params: Fractions
+    grads: Fractions
+    optimizer: Fractions
+    checkpoints: Fractions
 
 
 class PlanFile(BaseModel):

@@ -9,8 +9,9 @@ WIDEST_SOURCE = 160
 
 def problem_text(problem: Problem) -> str:
     """One problem as people read it."""
-    parts = [_visible(str(problem))]
-    if problem.text and problem.line:
+    shown = bool(problem.text and problem.line)
+    parts = [_visible(str(problem) if shown or not problem.hint else f"{problem}; {problem.hint}")]
+    if shown:
         parts += _source(problem)
     if problem.help:
         gutter = " " * len(str(problem.line)) if problem.line and problem.text else " "

@@ -6,19 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ziplan.estimate import Estimate
-from ziplan.plan import Checkpointing, Plan
-from ziplan.report.figures import (
-    Place,
-    kinds_of_inputs,
-    placement_of,
-    speed,
-    tightest,
-    whole,
-)
+from ziplan.report.figures import Place, kinds_of_inputs, speed, tightest
 from ziplan.report.lines import Line, Span, line, wrapped
+from ziplan.report.phrases import placement_words, plan_words, shown
 from ziplan.report.table import tier_table
 from ziplan.solve.problem import Answer, Change
-from ziplan.units import show, show_duration
+from ziplan.units import show
 
 LONGEST = 20
 LABEL = 10
@@ -38,36 +31,50 @@ class Written:
 
 
 def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
-    """The whole answer; the least needed lines are left out when it would grow too long."""
+    """The whole answer; where it would grow too long, paragraphs are cut and notes left out."""
+    for most in (3, 2, 1):
+        page = _Page(width, most)
+        body = _body(answer, written, page)
+        if len(body) > LONGEST:
+            body = [each for each in body if each]
+        if len(body) <= LONGEST:
+            break
+    return [*body, *_notes([*answer.notes, *written.said], LONGEST - len(body), page)]
+
+
+def _body(answer: Answer, written: Written, page: _Page) -> list[Line]:
     best = answer.best
-    head = [
-        *_headline(answer, width),
-        *_time(best, width),
-        *entry("binds", f"{answer.binding.where} ({answer.binding.kind}): {answer.binding.what}", width),
-        line(),
-        *tier_table(best, width),
-        line(),
-        *(_biggest_lines(best, width) if best.verdict == "does_not_fit" else []),
-        *entry("placement", placement_words(best.plan), width),
-        *entry("plan", plan_words(best), width),
-    ]
-    tail = [
-        *_baseline(answer, width),
-        *_change(answer.changes, best, width),
-        *_files(written, width),
-        *_inputs(best, width),
-    ]
-    notes = _notes([*answer.notes, *written.said], LONGEST - len(head) - len(tail), width)
-    return [*head, *tail, *notes]
-
-
-def entry(label: str, text: str, width: int, style: str = "") -> list[Line]:
-    """A labelled paragraph, wrapped under its label."""
-    lines = wrapped(text, width - LABEL, indent="")
     return [
-        (Span(f"{'' if index else label:<{LABEL}}", "bold"), *(Span(span.text, style) for span in each))
-        for index, each in enumerate(lines)
+        *_headline(answer, page.width),
+        *_time(best, page),
+        *page.entry("binds", f"{answer.binding.where} ({answer.binding.kind}): {answer.binding.what}"),
+        line(),
+        *tier_table(best, page.width),
+        line(),
+        *(_biggest_lines(best, page) if best.verdict == "does_not_fit" else []),
+        *page.entry("placement", placement_words(best.plan)),
+        *page.entry("plan", plan_words(best)),
+        *_baseline(answer, page),
+        *_change(answer.changes, best, page),
+        *_files(written, page),
+        *_inputs(best, page),
     ]
+
+
+@dataclass(frozen=True)
+class _Page:
+    """How wide the text is and how many lines a paragraph may take."""
+
+    width: int
+    most: int
+
+    def entry(self, label: str, text: str, style: str = "") -> list[Line]:
+        """A labelled paragraph, wrapped under its label."""
+        lines = wrapped(text, self.width - LABEL, indent="", most=self.most)
+        return [
+            (Span(f"{'' if index else label:<{LABEL}}", "bold"), *(Span(span.text, style) for span in each))
+            for index, each in enumerate(lines)
+        ]
 
 
 def _headline(answer: Answer, width: int) -> list[Line]:
@@ -75,7 +82,7 @@ def _headline(answer: Answer, width: int) -> list[Line]:
     model = best.workload.model
     gpus = best.cluster.gpu_count
     what = (
-        f"{model.name} ({show(model.params, 'param', 3)}) on {best.cluster.label} "
+        f"{model.name} ({shown(model.params, 'param')}) on {best.cluster.label} "
         f"({gpus} GPU{'s' * (gpus > 1)}), {runtime.NAME} {runtime.VERSION}".rstrip()
     )
     verdict = best.verdict.replace("_", " ")
@@ -96,102 +103,79 @@ def _margin(estimate: Estimate, place: Place | None) -> str:
         return "no tier has a need"
     where = f"{place.tier} in {place.phase}"
     if place.left_high < 0:
-        return f"at least {show(-place.left_high, 'B', 3)} too much for {where}"
+        return f"at least {shown(-place.left_high, 'B')} too much for {where}"
     if place.left_low < 0:
-        return f"up to {show(-place.left_low, 'B', 3)} too much for {where}"
-    return f"{show(place.left_low, 'B', 3)} ({place.share:.0%}) to spare on {where}"
+        return f"up to {shown(-place.left_low, 'B')} too much for {where}"
+    return f"{shown(place.left_low, 'B')} ({place.share:.0%}) to spare on {where}"
 
 
-def _time(estimate: Estimate, width: int) -> list[Line]:
+def _time(estimate: Estimate, page: _Page) -> list[Line]:
     fast = speed(estimate)
     if fast.step_time != fast.step_time:
-        return entry("step", f"unknown: nobody stated {', '.join(estimate.unknown) or 'what decides it'}", width)
-    interval = f" ({show_duration(fast.low, 3)} to {show_duration(fast.high, 3)})" if fast.low < fast.high else ""
+        return page.entry(
+            "step", f"unknown: nobody stated {', '.join(estimate.unknown) or 'what decides it'}"
+        )
+    interval = f" ({shown(fast.low, 's')} to {shown(fast.high, 's')})" if fast.low < fast.high else ""
     rates = (
-        f"{show_duration(fast.step_time, 3)}{interval}, {show(fast.tokens_per_s, 'token/s', 3)}, "
-        f"{show(fast.model_flops_per_s_per_gpu, 'FLOP/s', 3)} per GPU (6P), "
-        f"{show(fast.hardware_flops_per_s_per_gpu, 'FLOP/s', 3)} with recomputation"
+        f"{shown(fast.step_time, 's')}{interval}, {shown(fast.tokens_per_s, 'token/s')}, "
+        f"{shown(fast.model_flops_per_s_per_gpu, 'FLOP/s')} per GPU (6P), "
+        f"{shown(fast.hardware_flops_per_s_per_gpu, 'FLOP/s')} with recomputation"
     )
     terms = sorted(estimate.terms.items(), key=lambda term: -term[1])
-    shown = [f"{name} {show_duration(time, 3)}" for name, time in terms if time > TERM_SHARE * fast.step_time]
-    return [*entry("step", rates, width), *entry("", "= " + " + ".join(shown), width)]
+    parts = [f"{name} {shown(time, 's')}" for name, time in terms if time > TERM_SHARE * fast.step_time]
+    return [*page.entry("step", rates), *page.entry("", "= " + " + ".join(parts))]
 
 
-def _biggest_lines(estimate: Estimate, width: int) -> list[Line]:
+def _biggest_lines(estimate: Estimate, page: _Page) -> list[Line]:
     place = tightest(estimate)
     if place is None:
         return []
     lines = [each for each in estimate.ledger.lines if each.tier == place.tier and place.phase in each.phases]
     biggest = sorted(lines, key=lambda each: -each.high)[:3]
-    words = [f"{each.name} {show(each.high, 'B', 3)}{f' [{each.knob}]' if each.knob else ''}" for each in biggest]
-    return entry("biggest", f"{place.tier} in {place.phase}: " + ", ".join(words), width)
-
-
-def placement_words(plan: Plan) -> str:
-    """Where each kind of state lives: "params hbm, optimizer dram 40% + nvme 60%"."""
-    return ", ".join(f"{kind} {_parts(parts)}" for kind, parts in placement_of(plan).items())
-
-
-def _parts(parts: dict[str, float]) -> str:
-    if len(parts) == 1:
-        return next(iter(parts))
-    return " + ".join(f"{tier} {part:.0%}" for tier, part in parts.items()) or "nowhere"
-
-
-def plan_words(estimate: Estimate) -> str:
-    """The rest of the plan in one phrase."""
-    plan, training = estimate.plan, estimate.workload.training
-    checkpointing = Checkpointing(int(plan.activation_checkpointing)).name.lower()
-    words = [f"ZeRO {whole(plan.zero_stage)}", f"dp {whole(plan.dp_degree)}"]
-    words += [f"tp {whole(plan.tp_degree)}"] * (plan.tp_degree > 1)
-    words += [f"pp {whole(plan.pp_degree)}"] * (plan.pp_degree > 1)
-    words += [
-        f"micro-batch {whole(plan.micro_batch_size)} x {training.sequence_length:,} tokens",
-        f"accumulation {whole(plan.accumulation_steps)}",
-        f"checkpointing {checkpointing}",
-        f"prefetch {whole(plan.prefetch_depth)}",
+    words = [
+        f"{each.name} {shown(each.high, 'B')}{f' [{each.knob}]' if each.knob else ''}" for each in biggest
     ]
-    if plan.tile_count > 1:
-        words.append(f"{whole(plan.tile_count)} tiles (a change of the model's code)")
-    return ", ".join(words)
+    return page.entry("biggest", f"{place.tier} in {place.phase}: " + ", ".join(words))
 
 
-def _baseline(answer: Answer, width: int) -> list[Line]:
+def _baseline(answer: Answer, page: _Page) -> list[Line]:
     base = answer.baseline
     if answer.do_not_offload and answer.best.verdict in ("fits", "tight"):
-        return entry("advice", "do not offload: everything fits in GPU memory, and that is fastest", width, "green")
-    need = f"{show(base.gpus, '1', 6)} GPUs at {show(base.usable_bytes_per_gpu, 'B', 3)} usable each"
-    time = f", {show_duration(base.step_time, 3)} a step" if base.step_time is not None else ""
-    return entry("without", f"offload (stage 3 in GPU memory): needs {need}{time}", width)
+        return page.entry(
+            "advice", "do not offload: everything fits in GPU memory, and that is fastest", "green"
+        )
+    need = f"{show(base.gpus, '1', 6)} GPUs at {shown(base.usable_bytes_per_gpu, 'B')} usable each"
+    time = f", {shown(base.step_time, 's')} a step" if base.step_time is not None else ""
+    return page.entry("without", f"offload (stage 3 in GPU memory): needs {need}{time}")
 
 
-def _change(changes: Sequence[Change], estimate: Estimate, width: int) -> list[Line]:
+def _change(changes: Sequence[Change], estimate: Estimate, page: _Page) -> list[Line]:
     if not changes:
         nothing = "no single change of an input makes it fit" if estimate.verdict == "does_not_fit" else ""
-        return entry("change", nothing, width) if nothing else []
+        return page.entry("change", nothing) if nothing else []
     first = changes[0]
-    return entry("change", f"{first.path} from {first.before} to {first.after}: {first.effect}", width)
+    return page.entry("change", f"{first.path} from {first.before} to {first.after}: {first.effect}")
 
 
-def _files(written: Written, width: int) -> list[Line]:
+def _files(written: Written, page: _Page) -> list[Line]:
     names = ", ".join(written.names)
     if written.folder:
-        return entry("files", f"{names} written to {written.folder}", width)
+        return page.entry("files", f"{names} written to {written.folder}")
     if written.why_not:
-        return entry("files", f"none: {written.why_not}", width)
-    return entry("files", f"none written; --out DIR writes {names}", width) if names else []
+        return page.entry("files", f"none: {written.why_not}")
+    return page.entry("files", f"none written; --out DIR writes {names}") if names else []
 
 
-def _inputs(estimate: Estimate, width: int) -> list[Line]:
+def _inputs(estimate: Estimate, page: _Page) -> list[Line]:
     counts = kinds_of_inputs(estimate)
     words = [f"{count} {KIND_WORDS.get(kind, kind)}" for kind, count in counts.items()]
     interval = f"; interval: {estimate.interval_source}" if estimate.interval_source else ""
-    return entry("inputs", (", ".join(words) or "none listed") + interval, width)
+    return page.entry("inputs", (", ".join(words) or "none listed") + interval)
 
 
-def _notes(notes: Sequence[str], room: int, width: int) -> list[Line]:
-    lines = [each for note in notes for each in entry("note", note, width)]
+def _notes(notes: Sequence[str], room: int, page: _Page) -> list[Line]:
+    lines = [each for note in notes for each in page.entry("note", note)]
     if len(lines) <= room:
         return lines
     kept = lines[: max(0, room - 1)]
-    return [*kept, *entry("", "... more notes with --explain or --json", width)] if room > 0 else []
+    return [*kept, *page.entry("", "... more notes with --explain or --json")] if room > 0 else []

@@ -1,0 +1,115 @@
+"""Documents: against their published schemas, deterministic, and with a reason for every null."""
+
+import copy
+import json
+import math
+from dataclasses import replace
+
+import jsonschema
+import pytest
+from report.answers import answer
+
+from ziplan.report.json import dumps, fit_document, limits_document, model_document
+from ziplan.report.schemas import DOCUMENTS
+from ziplan.study import article
+
+VERDICTS = ("fits", "tight", "does_not_fit", "unknown")
+
+
+def strict(schema):
+    """The schema, refusing every key that it does not name."""
+    schema = copy.deepcopy(schema)
+
+    def close(part):
+        if isinstance(part, dict):
+            if "properties" in part:
+                part["additionalProperties"] = False
+            for value in part.values():
+                close(value)
+        elif isinstance(part, list):
+            for value in part:
+                close(value)
+
+    close(schema)
+    return schema
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_schema_is_a_schema(name):
+    jsonschema.Draft202012Validator.check_schema(DOCUMENTS[name])
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_fit_matches_its_schema_whatever_the_verdict(verdict):
+    document = json.loads(dumps(fit_document(answer(verdict), {"a.json": "{}"})))
+    jsonschema.validate(document, strict(DOCUMENTS["fit"]))
+    assert document["verdict"] == verdict
+    assert set(document["memory"]["hbm"]["phases"]) == {
+        "load",
+        "init",
+        "forward",
+        "backward",
+        "step",
+        "save",
+    }
+
+
+def test_the_other_documents_match_their_schemas():
+    made = answer()
+    jsonschema.validate(model_document(made.best.workload.model), strict(DOCUMENTS["model"]))
+    jsonschema.validate(limits_document(made), strict(DOCUMENTS["limits"]))
+    jsonschema.validate(article.as_json(), strict(DOCUMENTS["article"]))
+
+
+def test_the_same_answer_is_the_same_text():
+    assert dumps(fit_document(answer(), {})) == dumps(fit_document(answer(), {}))
+
+
+def test_what_is_unknown_is_null_with_a_reason():
+    made = answer()
+    best = replace(made.best, step_time=math.nan, limits=None, unknown=("gpu.peak_flops_per_s",))
+    document = fit_document(replace(made, best=best), {})
+    assert document["estimate"]["step_time_s"] is None
+    assert document["limits"]["training_time_s"] is None
+    notes = document["notes"]
+    assert "estimate.step_time_s: needs gpu.peak_flops_per_s" in notes
+    assert any(note.startswith("limits.training_time_s: ") for note in notes)
+
+
+def test_nulls_are_all_explained():
+    document = fit_document(answer(), {})
+    paths = [note.partition(":")[0] for note in document["notes"]]
+
+    def nulls(part, path):
+        if part is None:
+            yield path
+        for key, value in part.items() if isinstance(part, dict) else ():
+            yield from nulls(value, f"{path}.{key}" if path else key)
+
+    for path in nulls(document, ""):
+        assert path in paths
+
+
+def test_rates_are_those_of_the_estimate():
+    written = fit_document(answer(), {})["estimate"]
+    assert written["step_time_low_s"] == pytest.approx(18)
+    assert written["step_time_high_s"] == pytest.approx(25)
+    assert written["tokens_per_s"] == pytest.approx(16 * 2 * 4 * 4096 / 20)
+    assert written["model_flops_per_s_per_gpu"] == pytest.approx(2.5e16 / 20 / 16)
+
+
+def test_a_line_says_its_formula_with_numbers_and_its_source():
+    lines = fit_document(answer(), {})["memory"]["hbm"]["phases"]["forward"]["lines"]
+    (line,) = lines
+    assert line["formula"] == ("layer_bytes = param_bytes_per_param * layer_params = 2.0 * 100000000.0")
+    assert line["knob"] == "stage3_max_live_parameters"
+    assert line["source"]
+
+
+def test_counts_of_a_plan_are_whole_numbers():
+    plan = fit_document(answer(), {})["plan"]
+    assert plan["dp_degree"] == 16
+    assert isinstance(plan["dp_degree"], int)
+    assert plan["activation_checkpointing"] == "full"
+    assert plan["placement"]["optimizer"] == {"dram": 0.75, "hbm": 0.25}
+    assert plan["placement"]["grads"] == {"hbm": 1.0}

@@ -1,0 +1,51 @@
+"""plan.yaml: written, read back, refused at its place."""
+
+import pytest
+from report.answers import plan
+
+from ziplan.errors import BadInput
+from ziplan.files import read
+from ziplan.plan import Checkpointing, Placement, Plan
+from ziplan.report.figures import placement_of
+from ziplan.report.plan_file import load_plan, plan_yaml
+
+OTHER = Plan(
+    dp_degree=8,
+    zero_stage=2,
+    placement=Placement(optimizer={"dram": 1 / 3, "nvme": 2 / 3}),
+    activation_checkpointing=Checkpointing.NONE,
+    prefetch_depth=0,
+    tile_count=4,
+    sub_group_params=12345678.0,
+    param_buffer_count=7,
+)
+
+
+@pytest.mark.parametrize("made", [plan(), OTHER])
+def test_a_plan_comes_back_as_it_was(made, tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(plan_yaml(made, "handmade", "a test"))
+    back = load_plan(read(path))
+    assert placement_of(back) == placement_of(made)
+    for name in Plan.__dataclass_fields__:
+        if name != "placement":
+            assert getattr(back, name) == getattr(made, name), name
+
+
+def test_it_reads_like_a_plan():
+    text = plan_yaml(plan(), "handmade", "llama on a box")
+    assert text.startswith("# llama on a box\nschema: ziplan.plan/1\nruntime: handmade\n")
+    assert "activation_checkpointing: full\n" in text
+    assert "  optimizer: {dram: 0.75, hbm: 0.25}\n" in text
+
+
+def test_every_mistake_has_its_place(tmp_path):
+    path = tmp_path / "plan.yaml"
+    written = plan_yaml(plan(), "handmade", "a test")
+    path.write_text(written.replace("zero_stage: 3", "zero_stage: 7").replace("hbm: 0.25", "hbm: 0.5"))
+    with pytest.raises(BadInput) as raised:
+        load_plan(read(path))
+    assert [problem.text.strip() for problem in raised.value.problems] == [
+        "zero_stage: 7",
+        "optimizer: {dram: 0.75, hbm: 0.5}",
+    ]

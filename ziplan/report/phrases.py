@@ -1,0 +1,43 @@
+"""Phrases that several texts share: a quantity, a placement, a plan."""
+
+from __future__ import annotations
+
+from ziplan.estimate import Estimate
+from ziplan.plan import Checkpointing, Plan
+from ziplan.report.figures import placement_of, whole
+from ziplan.report.lines import glued
+from ziplan.units import show, show_duration
+
+
+def shown(value: float, unit: str) -> str:
+    """A quantity in three digits that stays on one line."""
+    return glued(show_duration(value, 3) if unit == "s" else show(value, unit, 3))
+
+
+def placement_words(plan: Plan) -> str:
+    """Where each kind of state lives: "params hbm, optimizer dram 40% + nvme 60%"."""
+    return ", ".join(f"{kind} {_parts(parts)}" for kind, parts in placement_of(plan).items())
+
+
+def _parts(parts: dict[str, float]) -> str:
+    if len(parts) == 1:
+        return next(iter(parts))
+    return " + ".join(f"{tier} {part:.0%}" for tier, part in parts.items()) or "nowhere"
+
+
+def plan_words(estimate: Estimate) -> str:
+    """The rest of the plan in one phrase."""
+    plan, training = estimate.plan, estimate.workload.training
+    checkpointing = Checkpointing(int(plan.activation_checkpointing)).name.lower()
+    words = [f"ZeRO {whole(plan.zero_stage)}", f"dp {whole(plan.dp_degree)}"]
+    words += [f"tp {whole(plan.tp_degree)}"] * (plan.tp_degree > 1)
+    words += [f"pp {whole(plan.pp_degree)}"] * (plan.pp_degree > 1)
+    words += [
+        f"micro-batch {whole(plan.micro_batch_size)} x {training.sequence_length:,} tokens",
+        f"accumulation {whole(plan.accumulation_steps)}",
+        f"checkpointing {checkpointing}",
+        f"prefetch {whole(plan.prefetch_depth)}",
+    ]
+    if plan.tile_count > 1:
+        words.append(f"{whole(plan.tile_count)} tiles (a change of the model's code)")
+    return ", ".join(words)

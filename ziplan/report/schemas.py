@@ -1,0 +1,175 @@
+"""JSON Schema of the documents that ziplan writes. Keys are only ever added within a major version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ziplan.runtimes.runtime import PHASES
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "number"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+TRUTH: Schema = {"type": "boolean"}
+UNKNOWABLE: Schema = {"type": ["number", "null"], "description": "null: see notes"}
+VERDICT: Schema = {"enum": ["fits", "tight", "does_not_fit", "unknown"]}
+
+
+def record(**keys: Schema) -> Schema:
+    """An object that always has these keys."""
+    return {"type": "object", "properties": keys, "required": list(keys)}
+
+
+def each(schema: Schema) -> Schema:
+    """An object with free keys, each value alike."""
+    return {"type": "object", "additionalProperties": schema}
+
+
+def some(schema: Schema) -> Schema:
+    """A list of values alike."""
+    return {"type": "array", "items": schema}
+
+
+def document(name: str, /, **keys: Schema) -> Schema:
+    """A whole document."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": name,
+        **record(schema={"const": name}, **keys),
+    }
+
+
+def _numbers(*names: str) -> dict[str, Schema]:
+    return dict.fromkeys(names, UNKNOWABLE)
+
+
+FRACTIONS = each({"type": "number", "minimum": 0, "maximum": 1})
+PLAN = record(
+    zero_stage=COUNT,
+    placement=record(params=FRACTIONS, grads=FRACTIONS, optimizer=FRACTIONS, checkpoints=FRACTIONS),
+    dp_degree=COUNT,
+    tp_degree=COUNT,
+    pp_degree=COUNT,
+    micro_batch_size=COUNT,
+    accumulation_steps=COUNT,
+    activation_checkpointing={"enum": ["none", "selective", "full"]},
+    prefetch_depth=COUNT,
+    tile_count=COUNT,
+    sub_group_params=NUMBER,
+    param_buffer_count=COUNT,
+    optimizer_buffer_count=COUNT,
+)
+PROBLEM = record(
+    model=TEXT,
+    params=COUNT,
+    cluster=TEXT,
+    gpu_count=COUNT,
+    runtime=TEXT,
+    runtime_version=TEXT,
+    objective={"enum": ["time", "gpus", "cost", "wear"]},
+    sequence_length_tokens=COUNT,
+    precision={"enum": ["fp32", "fp16", "bf16"]},
+)
+ESTIMATE = record(
+    **_numbers(
+        "step_time_s",
+        "step_time_low_s",
+        "step_time_high_s",
+        "tokens_per_step_tokens",
+        "tokens_per_s",
+        "model_flops_per_s_per_gpu",
+        "hardware_flops_per_s_per_gpu",
+        "drive_lifetime_s",
+    ),
+    terms_s=each(UNKNOWABLE),
+    busy_s=each(UNKNOWABLE),
+    bytes_per_step=each(record(read_bytes=NUMBER, write_bytes=NUMBER)),
+    interval_source=TEXT,
+    unknown=some(TEXT),
+)
+LINE = record(
+    name=TEXT, low_bytes=NUMBER, high_bytes=NUMBER, pinned=TRUTH, formula=TEXT, source=TEXT, knob=TEXT
+)
+PHASE = record(needed_low_bytes=NUMBER, needed_high_bytes=NUMBER, lines=some(LINE))
+MEMORY = record(
+    **_numbers("capacity_bytes", "available_bytes", "reserve_bytes", "needed_low_bytes", "needed_high_bytes"),
+    phases=record(**dict.fromkeys(PHASES, PHASE)),
+)
+TIER = record(
+    **_numbers(
+        "bandwidth_bytes_per_s",
+        "machine_balance_flops_per_byte",
+        "arithmetic_intensity_flops_per_byte",
+        "required_tokens",
+        "hiding_margin",
+        "owner_fetch_time_s",
+        "striped_fetch_time_s",
+        "prefetch_depth_owner",
+        "prefetch_depth_striped",
+    )
+)
+LIMITS = record(
+    **_numbers(
+        "max_params_by_capacity_params",
+        "max_d_model_by_width",
+        "max_params_by_compute_params",
+        "training_time_s",
+        "greatest_tile_count",
+        "time_budget_s",
+        "tokens_per_param",
+    )
+)
+STATED: Schema = {"type": ["number", "null"], "description": "null: not stated"}
+ASSUMPTION = record(name=TEXT, value=STATED, unit=TEXT, kind=TEXT, source=TEXT, low=STATED, high=STATED)
+
+DOCUMENTS: dict[str, Schema] = {
+    "fit": document(
+        "ziplan.fit/1",
+        verdict=VERDICT,
+        problem=PROBLEM,
+        plan=PLAN,
+        estimate=ESTIMATE,
+        memory=each(MEMORY),
+        tiers=each(TIER),
+        limits=LIMITS,
+        baseline=record(**_numbers("gpu_count", "usable_per_gpu_bytes", "step_time_s"), fits_here=TRUTH),
+        alternatives=some(record(verdict=VERDICT, plan=PLAN, estimate=ESTIMATE)),
+        binding=record(kind={"enum": ["capacity", "time"]}, where=TEXT, what=TEXT),
+        do_not_offload=TRUTH,
+        changes=some(record(path=TEXT, before=TEXT, after=TEXT, effect=TEXT)),
+        assumptions=some(ASSUMPTION),
+        search=record(plans_evaluated=COUNT, space=TEXT),
+        files=each(TEXT),
+        notes=some(TEXT),
+    ),
+    "model": document(
+        "ziplan.model/1",
+        name=TEXT,
+        family=TEXT,
+        params=COUNT,
+        trainable_params=COUNT,
+        active_params=COUNT,
+        layer_count=COUNT,
+        d_model=COUNT,
+        operators=some(record(**{"name": TEXT, "in": COUNT, "out": COUNT, "params": COUNT, "count": COUNT})),
+        source=TEXT,
+        notes=some(TEXT),
+    ),
+    "limits": document(
+        "ziplan.limits/1",
+        verdict=VERDICT,
+        problem=PROBLEM,
+        plan=PLAN,
+        limits=LIMITS,
+        notes=some(TEXT),
+    ),
+    "article": document(
+        "ziplan.article/1",
+        figures=each(NUMBER),
+        units=each(TEXT),
+        left_out=each(NUMBER),
+        notes=each(TEXT),
+    ),
+}
+"""Name on the command line to the schema of the document."""
