@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -300,3 +301,16 @@ def test_loading_imports_no_engine():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_an_unsupported_optimizer_flag():
+    assert refused("gpt2", {**LENGTH, "optimizer": "sgd"})[0] == [
+        (0, 0, "--optimizer: the optimizer 'sgd' is not supported, adamw is")
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "examples").glob("*/model.yaml")), ids=str
+)
+def test_examples_load(path):
+    assert load_workload(str(path), {}, A100).model.params > 0

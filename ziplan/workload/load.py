@@ -6,7 +6,6 @@ Everything wrong with the files and the flags is raised together.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ziplan.errors import BadInput, Problem
@@ -83,11 +82,11 @@ class _Collected:
         return value
 
 
-@dataclass
 class _Flags:
     """The command line's settings, located by the name of their flag."""
 
-    data: dict[str, Any]
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
 
     def problem(
         self, path: Keys, code: str, message: str, help: str = "", hint: str = "", key: bool = False
@@ -99,13 +98,11 @@ class _Flags:
         return Problem("", 0, 0, code, f"{flag}: {said}" if name else said, help=help, hint=hint)
 
 
-@dataclass(frozen=True)
 class _Settled:
     """Settings of file and flags put together, and where each came from."""
 
-    flags: _Flags
-    source: Source
-    values: dict[str, Any]
+    def __init__(self, flags: _Flags, source: Source, values: dict[str, Any]) -> None:
+        self.flags, self.source, self.values = flags, source, values
 
     def training(self, model: Model | None) -> Training:
         """The settings of the run, with a sequence length that the model can take."""

@@ -6,7 +6,7 @@ A shipped name wins over a folder of that name (`./gpt2` is the folder).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,12 +39,11 @@ class ModelFile(Settings):
         return value
 
 
-@dataclass(frozen=True)
 class Source:
-    """What MODEL turned out to be; `document` is its model.yaml, where it is one."""
+    """What MODEL turned out to be: `model()` reads it; `document` is its model.yaml, if it is one."""
 
-    model: Callable[[], Model]
-    document: Document | None = None
+    def __init__(self, model: Callable[[], Model], document: Document | None = None) -> None:
+        self.model, self.document = model, document
 
     def training(self) -> TrainingChoices:
         """The training settings that the model.yaml states; none without one."""
@@ -142,11 +141,11 @@ def _referred(document: Document, named: str) -> Model:
     return _from_config(target)
 
 
-@dataclass(frozen=True)
 class _Shipped:
     """A shipped shape as a place of problems; only a broken installation has any."""
 
-    name: str
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def problem(
         self, path: Keys, code: str, message: str, help: str = "", hint: str = "", key: bool = False

@@ -5,48 +5,22 @@ They differ in which linears have a bias and in what their configs leave out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from ziplan.units import Precision
 from ziplan.workload.families.family import ELEMENT_BYTES, Attention, Family, Fields
 from ziplan.workload.model import ActivationBytes, Model, Operator
 
-
-@dataclass(frozen=True)
-class _Shape:
-    """The dimensions that the operators are made from."""
-
-    hidden: int
-    intermediate: int
-    layers: int
-    query: int
-    key_value: int
-    vocabulary: int
+_QUERY_KEY_VALUE = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+_MLP = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
 
 
-@dataclass(frozen=True)
-class _Biases:
-    """Which linears have a bias."""
-
-    query_key_value: bool = False
-    output: bool = False
-    mlp: bool = False
-
-
-def _llama_biases(fields: Fields) -> _Biases:
-    attention = fields.flag("attention_bias", False)
-    return _Biases(query_key_value=attention, output=attention, mlp=fields.flag("mlp_bias", False))
-
-
-def _mistral_biases(fields: Fields) -> _Biases:
-    return _Biases()
-
-
-def _qwen2_biases(fields: Fields) -> _Biases:
-    return _Biases(query_key_value=True)
-
-
-_BIASES = {"llama": _llama_biases, "mistral": _mistral_biases, "qwen2": _qwen2_biases}
+def _biased(family: str, fields: Fields) -> tuple[str, ...]:
+    """Names of the linears that have a bias."""
+    if family != "llama":
+        return _QUERY_KEY_VALUE if family == "qwen2" else ()
+    attention = (*_QUERY_KEY_VALUE, "self_attn.o_proj") if fields.flag("attention_bias", False) else ()
+    return attention + (_MLP if fields.flag("mlp_bias", False) else ())
 
 
 def _model(family: str, name: str, fields: Fields) -> Model:
@@ -54,60 +28,54 @@ def _model(family: str, name: str, fields: Fields) -> Model:
     # Only Llama's configs may leave this out: elsewhere an absent key means a fixed number.
     otherwise = (heads,) if family == "llama" else ()
     key_value_heads = fields.count("num_key_value_heads", *otherwise)
-    head_dim = fields.count("head_dim", 0)
-    if not head_dim:
+    fields.divides("num_key_value_heads", key_value_heads, "num_attention_heads", heads)
+    head_dim = fields.count("head_dim", -1)
+    if head_dim < 0:
         fields.divides("num_attention_heads", heads, "hidden_size", hidden, "or state `head_dim`")
         head_dim = hidden // heads if heads else 0
-    fields.divides("num_key_value_heads", key_value_heads, "num_attention_heads", heads)
-    shape = _Shape(
-        hidden=hidden,
-        intermediate=fields.count("intermediate_size"),
-        layers=fields.count("num_hidden_layers"),
-        query=heads * head_dim,
-        key_value=key_value_heads * head_dim,
-        vocabulary=fields.count("vocab_size"),
-    )
-    tied = fields.flag("tie_word_embeddings", False)
-    return Model(
+    model = Model(
         name=name,
         family=family,
-        layer_count=shape.layers,
+        layer_count=fields.count("num_hidden_layers"),
         d_model=hidden,
-        vocab_size=shape.vocabulary,
+        vocab_size=fields.count("vocab_size"),
         attention_heads=heads,
         key_value_heads=key_value_heads,
         head_dim=head_dim,
-        operators=_operators(shape, _BIASES[family](fields), tied),
+        operators=(),
         max_sequence_length=fields.count("max_position_embeddings", 0) or None,
         source=fields.text("source", ""),
         activation_function=fields.text("hidden_act", "silu"),
     )
+    intermediate, tied = fields.count("intermediate_size"), fields.flag("tie_word_embeddings", False)
+    return replace(model, operators=_operators(model, intermediate, tied, _biased(family, fields)))
 
 
-def _operators(shape: _Shape, biases: _Biases, tied: bool) -> tuple[Operator, ...]:
+def _operators(model: Model, intermediate: int, tied: bool, biased: tuple[str, ...]) -> tuple[Operator, ...]:
     """In the order of forward."""
 
-    def linear(name: str, inputs: int, outputs: int, bias: bool) -> Operator:
-        return Operator(name, "linear", inputs, outputs, count=shape.layers, bias=bias)
+    def linear(name: str, inputs: int, outputs: int) -> Operator:
+        return Operator(name, "linear", inputs, outputs, count=model.layer_count, bias=name in biased)
 
     def norm(name: str) -> Operator:
-        return Operator(name, "norm", shape.hidden, shape.hidden, count=shape.layers)
+        return Operator(name, "norm", hidden, hidden, count=model.layer_count)
 
-    hidden, middle = shape.hidden, shape.intermediate
+    hidden, vocabulary = model.d_model, model.vocab_size
+    query, key_value = model.attention_heads * model.head_dim, model.key_value_heads * model.head_dim
     shared = "embed_tokens" if tied else None
     return (
-        Operator("embed_tokens", "embedding", hidden, shape.vocabulary, block=False),
+        Operator("embed_tokens", "embedding", hidden, vocabulary, block=False),
         norm("input_layernorm"),
-        linear("self_attn.q_proj", hidden, shape.query, biases.query_key_value),
-        linear("self_attn.k_proj", hidden, shape.key_value, biases.query_key_value),
-        linear("self_attn.v_proj", hidden, shape.key_value, biases.query_key_value),
-        linear("self_attn.o_proj", shape.query, hidden, biases.output),
+        linear("self_attn.q_proj", hidden, query),
+        linear("self_attn.k_proj", hidden, key_value),
+        linear("self_attn.v_proj", hidden, key_value),
+        linear("self_attn.o_proj", query, hidden),
         norm("post_attention_layernorm"),
-        linear("mlp.gate_proj", hidden, middle, biases.mlp),
-        linear("mlp.up_proj", hidden, middle, biases.mlp),
-        linear("mlp.down_proj", middle, hidden, biases.mlp),
+        linear("mlp.gate_proj", hidden, intermediate),
+        linear("mlp.up_proj", hidden, intermediate),
+        linear("mlp.down_proj", intermediate, hidden),
         Operator("norm", "norm", hidden, hidden, block=False),
-        Operator("lm_head", "linear", hidden, shape.vocabulary, block=False, shared_with=shared),
+        Operator("lm_head", "linear", hidden, vocabulary, block=False, shared_with=shared),
     )
 
 
