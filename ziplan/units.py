@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeAlias
 
 Precision = Literal["fp32", "fp16", "bf16"]
@@ -128,10 +129,11 @@ def parse(text: str, unit: str) -> float:
         raise UnitError(f"{shown!r} is not {expected} (for example '{example}')")
     if number < 0:
         raise UnitError(f"{shown!r} is negative, expected '{unit}' of at least 0 (for example '{example}')")
-    value = number * _scale(shown, (match["unit"] or "").strip(), unit, example)
-    if not math.isfinite(value):
+    scale = _scale(shown, (match["unit"] or "").strip(), unit, example)
+    if not math.isfinite(number * scale):
         raise UnitError(f"{shown!r} is too large to compute with")
-    return value
+    # In decimal, so that "2.039 TB/s" is the float nearest to 2039e9 and not its neighbour.
+    return float(Decimal(repr(number)) * Decimal(repr(scale)))
 
 
 def _scale(text: str, written: str, unit: str, example: str) -> float:

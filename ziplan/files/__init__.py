@@ -11,8 +11,8 @@ import os
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files.compose import UNREADABLE, read_text
-from ziplan.files.document import LINE_BREAK, Document, Path, Place, dotted, nearest
-from ziplan.files.validation import Located, validate
+from ziplan.files.document import LINE_BREAK, Document, Path, Place, dotted, is_index, nearest
+from ziplan.files.validation import Located, known_keys, validate
 
 __all__ = [
     "LARGEST_FILE",
@@ -21,6 +21,8 @@ __all__ = [
     "Path",
     "Place",
     "dotted",
+    "known_keys",
+    "is_index",
     "nearest",
     "read",
     "read_text",
@@ -35,9 +37,9 @@ _MARKS = {
 }
 
 
-def read(path: str | os.PathLike[str]) -> Document:
-    """The data of a YAML or JSON file; BadInput with every problem found in it."""
-    name = os.fspath(path)
+def read(path: str | os.PathLike[str], name: str = "") -> Document:
+    """The data of a YAML or JSON file, called `name` in problems; BadInput with every problem in it."""
+    name = name or os.fspath(path)
     try:
         with open(path, "rb") as file:
             content = file.read(LARGEST_FILE + 1)

@@ -77,13 +77,13 @@ def _problem_of(document: Located, model: type[BaseModel], at: Path, error: Any,
     name = str(loc[-1]) if loc else ""
     where = f" in {dotted(at[:-1])}" if at[:-1] else ""
     if kind == "extra_forbidden":
-        known = _fields(model, loc[:-1])
+        known = known_keys(model, loc[:-1])
         hint = nearest(name, known) or f"known here: {', '.join(known)}"
         message = f"unknown key `{name}`{where}"
         return document.problem(at, UNKNOWN_KEY, message, _example(known, hint), hint, key=True)
     if kind == "missing":
         message = f"{f'{dotted(at)}: ' if at else ''}missing key `{name}`"
-        example = getattr(_unit(_fields(model, loc[:-1]).get(name)), "example", "...")
+        example = getattr(_unit(known_keys(model, loc[:-1]).get(name)), "example", "...")
         return document.problem(at, MISSING_KEY, message, f"add `{name}: {example}`", key=bool(at))
     if name == "[key]":
         expected = re.findall(r"'([^']+)'", str(context.get("expected", "")))
@@ -156,15 +156,15 @@ def _sentence(error: Any, value: Any) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _fields(model: Any, loc: Sequence[str | int]) -> dict[str, Any]:
+def known_keys(model: Any, loc: Sequence[str | int]) -> dict[str, Any]:
     """Keys known at a location inside a model, each with its annotation."""
     types = list(_alternatives(model))
     for step in loc:
         types = [t for found in types for part in _parts(found, step) for t in _alternatives(part)] or types
-    return {name: annotation for found in types for name, annotation in _own_fields(found).items()}
+    return {name: annotation for found in types for name, annotation in _own_keys(found).items()}
 
 
-def _own_fields(found: Any) -> dict[str, Any]:
+def _own_keys(found: Any) -> dict[str, Any]:
     """A model's keys as files spell them, each with its annotation (units included)."""
     fields: dict[str, Any] = {}
     for name, info in getattr(found, "model_fields", {}).items():
@@ -183,7 +183,7 @@ class _Quantity:
 
 def _parts(found: Any, step: str | int) -> list[Any]:
     """The annotations of what stands under `step` in a value of a type."""
-    if step in (own := _own_fields(found)):
+    if step in (own := _own_keys(found)):
         return [own[str(step)]]
     arguments = get_args(found)
     if get_origin(found) is dict:

@@ -27,12 +27,16 @@ class Price:
 
 @dataclass(frozen=True)
 class Cluster:
-    """`nodes` machines of one kind. `provenance` is keyed by path ("tiers.dram.capacity")."""
+    """`nodes` machines of one kind. `provenance` is keyed by path ("tiers.dram.capacity").
+
+    `warnings` names values that are possible but look like a slip.
+    """
 
     node: Node
     nodes: int = 1
     price: Price | None = None
     provenance: Mapping[str, Provenance] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @property
     def gpu_count(self) -> int:

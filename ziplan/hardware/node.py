@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ziplan.hardware.parts import Cpu, Drive, Gpu, Link, Part
-from ziplan.units import Bytes, BytesPerSecond
+from ziplan.hardware.parts import MOST, Bandwidth, Cpu, Drive, Gpu, Link, Part, Size
 
 Medium = Literal["hbm", "dram", "nvme"]
 
@@ -22,12 +21,12 @@ class Tier(Part):
 
     medium: Medium
     scope: Literal["gpu", "node"]
-    capacity: Bytes
-    read_bandwidth: BytesPerSecond | None = None
-    write_bandwidth: BytesPerSecond | None = None
+    capacity: Size
+    read_bandwidth: Bandwidth | None = None
+    write_bandwidth: Bandwidth | None = None
     via: tuple[str, ...] = ()
     drive: Drive | None = None
-    drive_count: int = Field(default=0, ge=0)
+    drive_count: int = Field(default=0, ge=0, le=MOST, strict=True)
 
 
 class Node(Part):
@@ -39,7 +38,7 @@ class Node(Part):
 
     name: str
     gpu: Gpu
-    gpus_per_node: int = Field(ge=1)
+    gpus_per_node: int = Field(ge=1, le=MOST, strict=True)
     cpu: Cpu = Cpu()
     tiers: dict[str, Tier]
     links: dict[str, Link] = Field(default_factory=dict)

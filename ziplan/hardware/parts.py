@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Annotated
 
-from ziplan.units import Bytes, BytesPerSecond, FlopsPerSecond, ParamsPerSecond, Precision
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from ziplan.units import Bytes, BytesPerSecond, FlopsPerSecond, ParamsPerSecond, Precision, UnitError
+
+MOST = 1_000_000
+"""The largest count of anything in a machine that is taken seriously."""
+
+
+def _positive(value: float) -> float:
+    if value <= 0:
+        raise UnitError("must be greater than 0; leave it out where it is unknown")
+    return value
+
+
+Size = Annotated[Bytes, AfterValidator(_positive)]
+Bandwidth = Annotated[BytesPerSecond, AfterValidator(_positive)]
+ComputeRate = Annotated[FlopsPerSecond, AfterValidator(_positive)]
+UpdateRate = Annotated[ParamsPerSecond, AfterValidator(_positive)]
 
 
 class Part(BaseModel):
@@ -16,48 +33,51 @@ class Part(BaseModel):
 class Memory(Part):
     """A GPU's own memory."""
 
-    capacity: Bytes
-    bandwidth: BytesPerSecond | None = None
+    capacity: Size
+    bandwidth: Bandwidth | None = None
 
 
 class Gpu(Part):
     """A GPU. A precision that is not listed is one that the GPU does not have.
 
     `peak_flops_per_s` is the dense data-sheet rate with fp32 accumulation,
-    `sustained_flops_per_s` what training without offload was measured to reach.
+    `sustained_flops_per_s` what training without offload was measured to reach (model FLOPs,
+    nothing recomputed), `matmul_flops_per_s` the best of a matrix product alone: an upper bound.
     """
 
     name: str
     memory: Memory
-    peak_flops_per_s: dict[Precision, FlopsPerSecond]
-    sustained_flops_per_s: dict[Precision, FlopsPerSecond] = Field(default_factory=dict)
+    peak_flops_per_s: dict[Precision, ComputeRate] = Field(min_length=1)
+    sustained_flops_per_s: dict[Precision, ComputeRate] = Field(default_factory=dict)
+    matmul_flops_per_s: dict[Precision, ComputeRate] = Field(default_factory=dict)
 
 
 class Drive(Part):
     """One drive. `write_bandwidth` is the sustained one; `endurance` the bytes it may be written."""
 
     name: str
-    capacity: Bytes
-    read_bandwidth: BytesPerSecond | None = None
-    write_bandwidth: BytesPerSecond | None = None
-    endurance: Bytes | None = None
+    capacity: Size
+    read_bandwidth: Bandwidth | None = None
+    write_bandwidth: Bandwidth | None = None
+    endurance: Size | None = None
 
 
 class Link(Part):
     """A link that bytes cross, one direction. `shared_by` GPUs cross the same instance of it.
 
-    A per-GPU PCIe slot is shared by 1, a root complex by the GPUs below it, the node's NICs by
-    all GPUs of the node. `bandwidth` is what is achieved by one instance, not the theoretical rate.
+    A per-GPU PCIe slot is shared by 1, a root complex by the GPUs below it. `bandwidth` is what
+    is achieved by one instance, not the theoretical rate. A node's network counts as shared by
+    1: in a ring of all GPUs each of them sees the rate at which bytes enter its node.
     """
 
     name: str = ""
-    bandwidth: BytesPerSecond
-    shared_by: int = Field(default=1, ge=1)
+    bandwidth: Bandwidth
+    shared_by: int = Field(default=1, ge=1, le=MOST, strict=True)
 
 
 class Cpu(Part):
     """The host processors of a node, together."""
 
     name: str = ""
-    cores: int | None = Field(default=None, ge=1)
-    adam_params_per_s: ParamsPerSecond | None = None
+    cores: int | None = Field(default=None, ge=1, le=MOST, strict=True)
+    adam_params_per_s: UpdateRate | None = None

@@ -1,0 +1,203 @@
+"""Find and load machines: by name, by file, or as a cluster file asks for them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ziplan.errors import BadInput, Problem
+from ziplan.files import Document, nearest, read, read_text, validate
+from ziplan.hardware.cluster import Cluster, Price, Provenance
+from ziplan.hardware.node import Node
+from ziplan.hardware.parts import MOST, Part
+from ziplan.hardware.resolve import Change, Resolved, look_up, resolve
+from ziplan.hardware.shipped import list_profiles, shipped
+from ziplan.hardware.tree import Held, Origin, hold, merged
+from ziplan.units import Dollars
+
+__all__ = ["Change", "list_profiles", "load_cluster", "load_node"]
+
+MACHINE_SCHEMA = "ziplan.machine/1"
+_LONGEST_CHAIN = 8
+_SUFFIXES = (".yaml", ".yml", ".json")
+_COUNTED = re.compile(r"\s*([0-9]{1,7})\s*[xX\u00d7]\s*(\S.*?)\s*")
+
+
+class PriceFile(Part):
+    """`price:` of a cluster file."""
+
+    per_node_hour: Dollars
+    source: str = ""
+    date: str = ""
+
+
+class ClusterFile(Part):
+    """A cluster file."""
+
+    schema_: Literal["ziplan.cluster/1"] = Field(default="ziplan.cluster/1", alias="schema")
+    machine: str | dict[str, Any]
+    nodes: int = Field(default=1, ge=1, le=MOST, strict=True)
+    with_: dict[str, Any] = Field(default_factory=dict, alias="with")
+    price: PriceFile | None = None
+
+
+def load_node(
+    name_or_path: str | os.PathLike[str], changes: Sequence[Change] = ()
+) -> tuple[Node, Mapping[str, Provenance]]:
+    """A shipped machine or a machine file, with changes, and where each of its values came from."""
+    resolved = resolve(_machine(os.fspath(name_or_path)), changes)
+    return resolved.node, resolved.provenance
+
+
+def load_cluster(argument: str, settings: Sequence[tuple[str, str]] = ()) -> Cluster:
+    """The cluster that a cluster file, a machine file or a name ("4x dgx-h100") stands for.
+
+    `settings` are (path, text) pairs with the paths of a cluster file's `with:`, and "nodes".
+    """
+    changes, nodes_set = _from_settings(settings)
+    counted = None if os.path.isfile(argument) else _COUNTED.fullmatch(argument)
+    if counted:
+        argument = counted[2]
+    if not _is_file(argument):
+        resolved = resolve(_machine(argument), changes)
+        nodes = int(counted[1]) if counted else 1
+        return _cluster(resolved, nodes if nodes_set is None else nodes_set)
+    document = read(argument)
+    if not isinstance(document.data, dict) or "machine" not in document.data:
+        resolved = resolve(_held_machine(document, ()), changes)
+        nodes = int(counted[1]) if counted else 1
+        return _cluster(resolved, nodes if nodes_set is None else nodes_set)
+    return _from_cluster_file(document, changes, nodes_set)
+
+
+def _from_cluster_file(document: Document, changes: Sequence[Change], nodes: int | None) -> Cluster:
+    file = validate(document, ClusterFile)
+    own, own_nodes = _from_with(document, file.with_)
+    if isinstance(file.machine, str):
+        folder = os.path.dirname(document.name)
+        machine = _machine(file.machine, folder, Origin(document, ("machine",)))
+    else:
+        machine = _held_machine(document, ("machine",))
+    # Settings come last, so that the command line wins over the file.
+    resolved = resolve(machine, [*own, *changes])
+    price = Price(file.price.per_node_hour, file.price.source, file.price.date) if file.price else None
+    stated = file.nodes if own_nodes is None else own_nodes
+    return _cluster(resolved, stated if nodes is None else nodes, price)
+
+
+def _cluster(resolved: Resolved, nodes: int, price: Price | None = None) -> Cluster:
+    if nodes < 1:
+        raise BadInput.of("a cluster has at least 1 node", code="ZP010")
+    return Cluster(resolved.node, nodes, price, resolved.provenance, resolved.warnings)
+
+
+def _from_with(document: Document, changes: Mapping[str, Any]) -> tuple[list[Change], int | None]:
+    """The changes under `with:`, and the number of nodes if it is among them."""
+    found = [
+        Change(tuple(key.split(".")), value, Origin(document, ("with", key)))
+        for key, value in changes.items()
+    ]
+    return _without_nodes(found)
+
+
+def _from_settings(settings: Sequence[tuple[str, str]]) -> tuple[list[Change], int | None]:
+    """The changes that --set asks for, and the number of nodes if it is among them."""
+    problems: list[Problem] = []
+    found: list[Change] = []
+    for key, text in settings:
+        try:
+            document = read_text(text, f"--set {key}")
+        except BadInput as error:
+            problems += error.problems
+            continue
+        found.append(Change(tuple(key.split(".")), document.data, Origin(document, ())))
+    if problems:
+        raise BadInput(*problems)
+    return _without_nodes(found)
+
+
+def _without_nodes(changes: Sequence[Change]) -> tuple[list[Change], int | None]:
+    nodes = None
+    for change in changes:
+        if change.path == ("nodes",):
+            nodes = change.value
+            if not isinstance(nodes, int) or isinstance(nodes, bool) or not 1 <= nodes <= MOST:
+                message = f"nodes: expected a whole number of at least 1, not {nodes!r:.60}"
+                raise BadInput(change.origin.problem("ZP010", message))
+    return [change for change in changes if change.path != ("nodes",)], nodes
+
+
+def _is_file(argument: str) -> bool:
+    return argument.endswith(_SUFFIXES) or "/" in argument or os.sep in argument or os.path.isfile(argument)
+
+
+def _machine(name_or_path: str, folder: str = "", asked: Origin | None = None, depth: int = 0) -> Held:
+    """A machine's raw data, everything it extends merged in. `asked` is where a file names it."""
+    if depth > _LONGEST_CHAIN:
+        message = f"machines extend each other more than {_LONGEST_CHAIN} deep, or in a circle"
+        raise BadInput(asked.problem("ZP010", message) if asked else _placeless(message))
+    path = os.path.join(folder, name_or_path)
+    if _is_file(name_or_path) or os.path.isfile(path):
+        try:
+            document = read(path)
+        except BadInput as error:
+            if asked is None or any(problem.line for problem in error.problems):
+                raise
+            message = f"{path}: {error.problems[0].message}"
+            raise BadInput(asked.problem("ZP001", message)) from None
+        return _held_machine(document, (), depth)
+    document_or_none = shipped("nodes", name_or_path.strip().lower())
+    if document_or_none is None:
+        raise BadInput(_no_machine(name_or_path, asked))
+    return _held_machine(document_or_none, (), depth)
+
+
+def _placeless(message: str, help: str = "", hint: str = "") -> Problem:
+    return Problem(file="", line=0, column=0, code="ZP010", message=message, help=help, hint=hint)
+
+
+def _no_machine(name: str, asked: Origin | None) -> Problem:
+    known = list_profiles("nodes")
+    hint = nearest(name.strip().lower()[:60], known)
+    message = f"no machine is called {name[:60]!r}"
+    remedy = f"known are {', '.join(known)}; or give the path of a file"
+    if asked is not None:
+        return asked.problem("ZP010", message, remedy, hint)
+    return _placeless(f"{message}; {hint}" if hint else message, remedy, hint)
+
+
+def _held_machine(document: Document, at: tuple[str, ...], depth: int = 0) -> Held:
+    """The machine that stands at a place of a document, over the one it extends."""
+    data = document.data
+    for step in at:
+        data = data[step]
+    origin = Origin(document, at)
+    if not isinstance(data, dict) or "value" in data:
+        raise BadInput(origin.problem("ZP010", "expected a machine: a mapping with `gpu`, `tiers` and so on"))
+    _check_schema(data, origin)
+    own = hold(data, origin)
+    extends = data.get("extends")
+    if extends is None:
+        return own
+    if not isinstance(extends, str):
+        message = f"extends: expected the name or path of a machine, not {extends!r:.60}"
+        raise BadInput(origin.below("extends").problem("ZP010", message))
+    folder = "" if document.name.startswith("hardware_profiles/") else os.path.dirname(document.name)
+    base = _machine(extends, folder, origin.below("extends"), depth + 1)
+    # The base's parts are looked up first, so that `gpu: {memory: ...}` changes its GPU.
+    look_up(base)
+    return merged(base, own)
+
+
+def _check_schema(data: Mapping[str, Any], origin: Origin) -> None:
+    schema = data.get("schema", MACHINE_SCHEMA)
+    if schema != MACHINE_SCHEMA:
+        message = f"schema: expected '{MACHINE_SCHEMA}', not {schema!r:.60}"
+        raise BadInput(origin.below("schema").problem("ZP010", message))
+    if not data.keys() & {"gpu", "extends", "tiers", "gpus_per_node", "schema"}:
+        message = "neither a cluster file (`machine:`) nor a machine (`gpu:`, `tiers:`)"
+        raise BadInput(origin.problem("ZP013", message, "for example `machine: dgx-a100-80g`"))

@@ -1,0 +1,239 @@
+"""From a machine's raw tree to a Node: changes applied, parts looked up, what follows filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ziplan.errors import BadInput, Problem
+from ziplan.files import dotted, known_keys, nearest, validate
+from ziplan.hardware.checks import contradictions, suspicions
+from ziplan.hardware.cluster import Provenance
+from ziplan.hardware.node import Node
+from ziplan.hardware.shipped import list_profiles, shipped
+from ziplan.hardware.tree import Held, Origin, Tree, hold, merged
+from ziplan.units import UnitError, parse
+
+Steps = tuple[str, ...]
+
+_FROM_DRIVES = (("capacity", "B"), ("read_bandwidth", "B/s"), ("write_bandwidth", "B/s"))
+_FROM_GPU = (("capacity", "capacity"), ("read_bandwidth", "bandwidth"), ("write_bandwidth", "bandwidth"))
+_NOT_OF_THE_NODE = ("schema", "extends", "environment", "not_measured", "contention")
+_EXTEND = "add `extends: <machine>` to take what this file does not say from a shipped machine"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A value that replaces the one at `path` of a machine, and where it was written."""
+
+    path: Steps
+    value: Any
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A machine ready for use, where its values came from, and what about them looks odd."""
+
+    node: Node
+    provenance: dict[str, Provenance]
+    warnings: tuple[str, ...]
+
+
+def resolve(machine: Held, changes: Sequence[Change] = ()) -> Resolved:
+    """The machine that held data and changes to it describe; BadInput with everything wrong."""
+    parts = [change for change in changes if _kind_of_part(change.path)]
+    details = [change for change in changes if not _kind_of_part(change.path)]
+    _raise(_apply(machine, parts))
+    if machine.get("gpu") is None:
+        _raise([Tree(machine).problem((), "ZP013", "missing key `gpu`: this machine has no GPU", _EXTEND)])
+    look_up(machine)
+    warnings = _forget_outdated(machine, details)
+    _raise(_apply(machine, details))
+    look_up(machine)
+    _fill_gpu_memory(machine)
+    problems = list(_fill_drives(machine))
+    for key in _NOT_OF_THE_NODE:
+        machine.named().pop(key, None)
+    tree = Tree(machine)
+    node = _validated(tree, [*problems, *tree.leaf_problems()])
+    provenance = tree.provenance()
+    return Resolved(node, provenance, (*warnings, *suspicions(node, provenance)))
+
+
+def _raise(problems: Iterable[Problem]) -> None:
+    if found := list(problems):
+        raise BadInput(*found)
+
+
+def _validated(tree: Tree, problems: Sequence[Problem]) -> Node:
+    """The tree as a Node; its problems are raised together with those already known."""
+    try:
+        node = validate(tree, Node)
+    except BadInput as error:
+        raise BadInput(*problems, *error.problems) from None
+    found = [tree.problem(c.path, "ZP010", c.message, "", c.hint) for c in contradictions(node)]
+    _raise([*problems, *found])
+    # A machine may be used with fewer of its GPUs: the absent ones share no link.
+    links = {
+        name: link.model_copy(update={"shared_by": min(link.shared_by, node.gpus_per_node)})
+        for name, link in node.links.items()
+    }
+    return node.model_copy(update={"links": links})
+
+
+def _apply(machine: Held, changes: Iterable[Change]) -> Iterator[Problem]:
+    """Lay each change over the machine; one that leads nowhere is a problem."""
+    for change in changes:
+        place = machine
+        for index, step in enumerate(change.path[:-1]):
+            parts = place.parts
+            if parts is None:
+                above = dotted(change.path[:index])
+                yield change.origin.problem("ZP012", f"{dotted(change.path)}: {above} has no parts", key=True)
+                break
+            if step not in parts and not _may_begin(change, index):
+                yield _no_such(change, index, parts)
+                break
+            place = parts.setdefault(step, Held(change.origin, parts={}))
+        else:
+            yield from _put(place, change)
+
+
+def _put(place: Held, change: Change) -> Iterator[Problem]:
+    name = change.path[-1]
+    if place.parts is None:
+        above = dotted(change.path[:-1])
+        yield change.origin.problem("ZP012", f"{dotted(change.path)}: {above} has no parts", key=True)
+        return
+    top = hold(change.value, change.origin)
+    known = known_keys(Node, change.path[:-1])
+    if name not in place.parts and name not in known and (known or top.parts is None):
+        yield _no_such(change, len(change.path) - 1, place.parts)
+        return
+    place.parts[name] = merged(place.parts[name], top) if name in place.parts else top
+
+
+def _may_begin(change: Change, index: int) -> bool:
+    """Whether a step that the machine lacks is one that it could have (a field, not a tier's name)."""
+    return change.path[index] in known_keys(Node, change.path[:index])
+
+
+def _no_such(change: Change, index: int, parts: Iterable[str]) -> Problem:
+    name, above = change.path[index], change.path[:index]
+    known = list(dict.fromkeys([*parts, *known_keys(Node, above)]))
+    message = f"unknown key `{name}`{f' in {dotted(above)}' if above else ''}"
+    hint = nearest(name, known) or f"known here: {', '.join(known)}"
+    return change.origin.problem("ZP012", message, "", hint, key=True)
+
+
+def _forget_outdated(machine: Held, changes: Sequence[Change]) -> list[str]:
+    """What was stated of a tier with another number of drives gives way to what follows from the drive."""
+    warnings = []
+    changed = {change.path for change in changes}
+    for change in changes:
+        if len(change.path) != 3 or change.path[2] != "drive_count":
+            continue
+        tier, before = machine.named(*change.path[:2]), machine.get(*change.path)
+        if not machine.named(*change.path[:2], "drive") or before is None or before.value == change.value:
+            continue
+        for field, _ in _FROM_DRIVES:
+            path = (*change.path[:2], field)
+            if field in tier and path not in changed:
+                del tier[field]
+                was = f"{before.value} drives" if before.value != 1 else "1 drive"
+                warnings.append(
+                    f"{dotted(path)}: stated for {was}, so derived from the drive's own data instead"
+                )
+    return warnings
+
+
+def _kind_of_part(path: Steps) -> str:
+    """Which kind of part stands at a path of a machine; empty when none does."""
+    if path == ("gpu",):
+        return "gpus"
+    if len(path) == 3 and path[0] == "tiers" and path[2] == "drive":
+        return "drives"
+    return "links" if len(path) == 2 and path[0] == "links" else ""
+
+
+def _part_places(machine: Held) -> Iterator[Steps]:
+    yield ("gpu",)
+    yield from (("tiers", name, "drive") for name in machine.named("tiers"))
+    yield from (("links", name) for name in machine.named("links"))
+
+
+def look_up(machine: Held) -> None:
+    """Put shipped parts in the place of their names; what the machine says of a part itself wins."""
+    _raise(_looked_up(machine))
+
+
+def _looked_up(machine: Held) -> Iterator[Problem]:
+    for path in _part_places(machine):
+        held = machine.get(*path)
+        named = held if held is None or held.parts is None else held.parts.pop("part", None)
+        if held is None or named is None or (named is held and not isinstance(held.value, str)):
+            continue
+        kind = _kind_of_part(path)
+        document = shipped(kind, named.value) if isinstance(named.value, str) else None
+        if document is None:
+            yield _no_part(path, kind, named)
+            continue
+        part = hold(document.data, Origin(document, ()))
+        machine.named(*path[:-1])[path[-1]] = part if named is held else merged(part, held)
+
+
+def _no_part(path: Steps, kind: str, named: Held) -> Problem:
+    name, known = str(named.value)[:60], list_profiles(kind)
+    message = f"{dotted(path)}: ziplan knows no such part, {name!r}"
+    remedy = f"known in {kind} are {', '.join(known)}; or write its values out"
+    return named.origin.problem("ZP010", message, remedy, nearest(name, known))
+
+
+def _tiers(machine: Held) -> Iterator[tuple[str, dict[str, Held]]]:
+    for name, tier in machine.named("tiers").items():
+        if tier.parts is not None:
+            yield name, tier.parts
+
+
+def _fill_gpu_memory(machine: Held) -> None:
+    """A tier of GPU memory takes from the GPU what it does not say itself."""
+    memory = machine.named("gpu", "memory")
+    for _, tier in _tiers(machine):
+        medium = tier.get("medium")
+        if medium is None or medium.value != "hbm":
+            continue
+        for field, source in _FROM_GPU:
+            if field not in tier and source in memory:
+                tier[field] = memory[source]
+
+
+def _fill_drives(machine: Held) -> Iterator[Problem]:
+    """A tier of drives takes from drive and count what it does not say itself."""
+    for name, tier in _tiers(machine):
+        drive, count = tier.get("drive"), tier.get("drive_count")
+        if drive is None or drive.parts is None:
+            continue
+        if count is None:
+            message = f"tiers.{name}: missing key `drive_count`"
+            yield drive.origin.problem("ZP013", message, "add `drive_count: 1`", key=True)
+        elif isinstance(count.value, int) and count.value > 0 and not isinstance(count.value, bool):
+            _multiply(tier, drive, count.value)
+
+
+def _multiply(tier: dict[str, Held], drive: Held, count: int) -> None:
+    for field, unit in _FROM_DRIVES:
+        one = drive.get(field)
+        try:
+            amount = parse(one.value, unit) if one is not None and isinstance(one.value, str) else None
+        except UnitError:
+            amount = None
+        if one is None or amount is None or field in tier:
+            continue
+        name = drive.get("name")
+        source = f"{count} x {name.value if name else 'the drive'}"
+        if one.leaf is not None:
+            source += f" ({one.leaf.get('kind')}: {one.leaf.get('source')})"
+        provenance = Provenance("derived", source)
+        tier[field] = Held(one.origin, f"{count * amount!r} {unit}", provenance=provenance)
