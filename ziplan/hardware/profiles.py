@@ -58,35 +58,47 @@ def load_cluster(argument: str, settings: Sequence[tuple[str, str]] = ()) -> Clu
 
     `settings` are (path, text) pairs with the paths of a cluster file's `with:`, and "nodes".
     """
-    changes, nodes_set = _from_settings(settings)
+    changes, nodes = _from_settings(settings)
     counted = None if os.path.isfile(argument) else _COUNTED.fullmatch(argument)
     if counted:
         argument = counted[2]
+        nodes = int(counted[1]) if nodes is None else nodes
     if not _is_file(argument):
-        resolved = resolve(_machine(argument), changes)
-        nodes = int(counted[1]) if counted else 1
-        return _cluster(resolved, nodes if nodes_set is None else nodes_set)
+        return _cluster(resolve(_machine(argument), changes), 1 if nodes is None else nodes)
     document = read(argument)
     if not isinstance(document.data, dict) or "machine" not in document.data:
-        resolved = resolve(_held_machine(document, ()), changes)
-        nodes = int(counted[1]) if counted else 1
-        return _cluster(resolved, nodes if nodes_set is None else nodes_set)
-    return _from_cluster_file(document, changes, nodes_set)
+        return _cluster(resolve(_held_machine(document, ()), changes), 1 if nodes is None else nodes)
+    return _from_cluster_file(document, changes, nodes)
 
 
 def _from_cluster_file(document: Document, changes: Sequence[Change], nodes: int | None) -> Cluster:
-    file = validate(document, ClusterFile)
-    own, own_nodes = _from_with(document, file.with_)
-    if isinstance(file.machine, str):
-        folder = os.path.dirname(document.name)
-        machine = _machine(file.machine, folder, Origin(document, ("machine",)))
-    else:
-        machine = _held_machine(document, ("machine",))
-    # Settings come last, so that the command line wins over the file.
-    resolved = resolve(machine, [*own, *changes])
+    """What a cluster file describes; its own problems and its machine's are raised together."""
+    file, resolved, own_nodes = None, None, None
+    problems: list[Problem] = []
+    try:
+        file = validate(document, ClusterFile)
+    except BadInput as error:
+        problems += error.problems
+    try:
+        own, own_nodes = _from_with(document)
+        # Settings come last, so that the command line wins over the file.
+        machine = _asked_machine(document)
+        resolved = resolve(machine, [*own, *changes]) if machine else None
+    except BadInput as error:
+        problems += error.problems
+    if problems or file is None or resolved is None:
+        raise BadInput(*problems)
     price = Price(file.price.per_node_hour, file.price.source, file.price.date) if file.price else None
     stated = file.nodes if own_nodes is None else own_nodes
     return _cluster(resolved, stated if nodes is None else nodes, price)
+
+
+def _asked_machine(document: Document) -> Held | None:
+    """The machine that a cluster file names or holds; None when it does neither."""
+    machine = document.data["machine"]
+    if isinstance(machine, str):
+        return _machine(machine, os.path.dirname(document.name), Origin(document, ("machine",)))
+    return _held_machine(document, ("machine",)) if isinstance(machine, dict) else None
 
 
 def _cluster(resolved: Resolved, nodes: int, price: Price | None = None) -> Cluster:
@@ -95,8 +107,11 @@ def _cluster(resolved: Resolved, nodes: int, price: Price | None = None) -> Clus
     return Cluster(resolved.node, nodes, price, resolved.provenance, resolved.warnings)
 
 
-def _from_with(document: Document, changes: Mapping[str, Any]) -> tuple[list[Change], int | None]:
+def _from_with(document: Document) -> tuple[list[Change], int | None]:
     """The changes under `with:`, and the number of nodes if it is among them."""
+    changes = document.data.get("with")
+    if not isinstance(changes, dict):
+        return [], None
     found = [
         Change(tuple(key.split(".")), value, Origin(document, ("with", key)))
         for key, value in changes.items()

@@ -11,6 +11,7 @@ from ziplan.files import dotted, known_keys, nearest, validate
 from ziplan.hardware.checks import contradictions, suspicions
 from ziplan.hardware.cluster import Provenance
 from ziplan.hardware.node import Node
+from ziplan.hardware.parts import MOST
 from ziplan.hardware.shipped import list_profiles, shipped
 from ziplan.hardware.tree import Held, Origin, Tree, hold, merged
 from ziplan.units import UnitError, parse
@@ -45,26 +46,24 @@ def resolve(machine: Held, changes: Sequence[Change] = ()) -> Resolved:
     """The machine that held data and changes to it describe; BadInput with everything wrong."""
     parts = [change for change in changes if _kind_of_part(change.path)]
     details = [change for change in changes if not _kind_of_part(change.path)]
-    _raise(_apply(machine, parts))
+    problems = list(_apply(machine, parts))
     if machine.get("gpu") is None:
-        _raise([Tree(machine).problem((), "ZP013", "missing key `gpu`: this machine has no GPU", _EXTEND)])
-    look_up(machine)
-    warnings = _forget_outdated(machine, details)
-    _raise(_apply(machine, details))
-    look_up(machine)
+        problems.append(
+            Tree(machine).problem((), "ZP013", "missing key `gpu`: this machine has no GPU", _EXTEND)
+        )
+        raise BadInput(*problems)
+    look_up(machine, problems)
+    _scale_drives(machine, details)
+    problems += _apply(machine, details)
+    look_up(machine, problems)
     _fill_gpu_memory(machine)
-    problems = list(_fill_drives(machine))
+    problems += _fill_drives(machine)
     for key in _NOT_OF_THE_NODE:
         machine.named().pop(key, None)
     tree = Tree(machine)
     node = _validated(tree, [*problems, *tree.leaf_problems()])
     provenance = tree.provenance()
-    return Resolved(node, provenance, (*warnings, *suspicions(node, provenance)))
-
-
-def _raise(problems: Iterable[Problem]) -> None:
-    if found := list(problems):
-        raise BadInput(*found)
+    return Resolved(node, provenance, tuple(suspicions(node, provenance)))
 
 
 def _validated(tree: Tree, problems: Sequence[Problem]) -> Node:
@@ -72,9 +71,15 @@ def _validated(tree: Tree, problems: Sequence[Problem]) -> Node:
     try:
         node = validate(tree, Node)
     except BadInput as error:
-        raise BadInput(*problems, *error.problems) from None
+        # A value that another one follows from is complained of once.
+        places = {
+            (p.file, p.line, p.column, p.message if p.code == "ZP013" else p.code): p
+            for p in sorted(error.problems, key=lambda p: p.message, reverse=True)
+        }
+        raise BadInput(*problems, *places.values()) from None
     found = [tree.problem(c.path, "ZP010", c.message, "", c.hint) for c in contradictions(node)]
-    _raise([*problems, *found])
+    if found or problems:
+        raise BadInput(*problems, *found)
     # A machine may be used with fewer of its GPUs: the absent ones share no link.
     links = {
         name: link.model_copy(update={"shared_by": min(link.shared_by, node.gpus_per_node)})
@@ -128,25 +133,41 @@ def _no_such(change: Change, index: int, parts: Iterable[str]) -> Problem:
     return change.origin.problem("ZP012", message, "", hint, key=True)
 
 
-def _forget_outdated(machine: Held, changes: Sequence[Change]) -> list[str]:
-    """What was stated of a tier with another number of drives gives way to what follows from the drive."""
-    warnings = []
-    changed = {change.path for change in changes}
+def _scale_drives(machine: Held, changes: Sequence[Change]) -> None:
+    """What is stated of a tier with one number of drives grows and shrinks with that number."""
     for change in changes:
         if len(change.path) != 3 or change.path[2] != "drive_count":
             continue
         tier, before = machine.named(*change.path[:2]), machine.get(*change.path)
-        if not machine.named(*change.path[:2], "drive") or before is None or before.value == change.value:
+        if before is None or not _is_count(before.value) or not _is_count(change.value):
             continue
-        for field, _ in _FROM_DRIVES:
-            path = (*change.path[:2], field)
-            if field in tier and path not in changed:
-                del tier[field]
-                was = f"{before.value} drives" if before.value != 1 else "1 drive"
-                warnings.append(
-                    f"{dotted(path)}: stated for {was}, so derived from the drive's own data instead"
-                )
-    return warnings
+        for field, unit in _FROM_DRIVES:
+            if field in tier and before.value != change.value:
+                tier[field] = _scaled(tier[field], unit, change.value, before.value)
+
+
+def _scaled(stated: Held, unit: str, count: int, before: int) -> Held:
+    amount = _quantity(stated, unit)
+    if amount is None:
+        return stated
+    source = f"{count} / {before} of what is stated for {before} drives"
+    if stated.leaf is not None:
+        source += f" ({stated.leaf.get('kind')}: {stated.leaf.get('source')})"
+    return Held(
+        stated.origin, f"{amount * count / before!r} {unit}", provenance=Provenance("derived", source)
+    )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST
+
+
+def _quantity(held: Held | None, unit: str) -> float | None:
+    """A value as a number, None when it is no quantity (validation says so)."""
+    try:
+        return parse(held.value, unit) if held is not None and isinstance(held.value, str) else None
+    except UnitError:
+        return None
 
 
 def _kind_of_part(path: Steps) -> str:
@@ -164,9 +185,13 @@ def _part_places(machine: Held) -> Iterator[Steps]:
     yield from (("links", name) for name in machine.named("links"))
 
 
-def look_up(machine: Held) -> None:
-    """Put shipped parts in the place of their names; what the machine says of a part itself wins."""
-    _raise(_looked_up(machine))
+def look_up(machine: Held, problems: Sequence[Problem] = ()) -> None:
+    """Put shipped parts in the place of their names; what the machine says of a part itself wins.
+
+    A part that nobody knows is raised with the problems known so far.
+    """
+    if unknown := list(_looked_up(machine)):
+        raise BadInput(*problems, *unknown)
 
 
 def _looked_up(machine: Held) -> Iterator[Problem]:
@@ -218,17 +243,14 @@ def _fill_drives(machine: Held) -> Iterator[Problem]:
         if count is None:
             message = f"tiers.{name}: missing key `drive_count`"
             yield drive.origin.problem("ZP013", message, "add `drive_count: 1`", key=True)
-        elif isinstance(count.value, int) and count.value > 0 and not isinstance(count.value, bool):
+        elif _is_count(count.value):
             _multiply(tier, drive, count.value)
 
 
 def _multiply(tier: dict[str, Held], drive: Held, count: int) -> None:
     for field, unit in _FROM_DRIVES:
         one = drive.get(field)
-        try:
-            amount = parse(one.value, unit) if one is not None and isinstance(one.value, str) else None
-        except UnitError:
-            amount = None
+        amount = _quantity(one, unit)
         if one is None or amount is None or field in tier:
             continue
         name = drive.get("name")
