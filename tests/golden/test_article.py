@@ -1,6 +1,7 @@
 """The article's figures: exact, and rounding to what the article prints."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -148,8 +149,9 @@ def test_json_has_every_row():
 
 
 def test_other_inputs_give_other_figures():
-    halved = {f.key: f for f in article.figures(article.Inputs(dp_degree=32))}
-    fewer = {f.key: f for f in article.figures(article.Inputs(tokens_per_rank=2048))}
+    given = article.given_inputs()
+    halved = {f.key: f for f in article.figures(replace(given, dp_degree=32))}
+    fewer = {f.key: f for f in article.figures(replace(given, tokens_per_rank=2048))}
     assert halved["32"].value == fewer["32"].value == pytest.approx(FIGURES["32"].value / 2)
 
 
@@ -164,7 +166,12 @@ def test_a_machine_gives_the_rates_and_capacities():
                 "sustained_flops_per_s": {"fp16": "250 TFLOP/s"},
             },
             "gpus_per_node": 8,
-            "links": {"pcie": {"bandwidth": "64 GB/s"}, "root": {"bandwidth": "90 GB/s", "shared_by": 2}},
+            "fabric": "nvlink",
+            "links": {
+                "nvlink": {"bandwidth": "50 GB/s"},
+                "pcie": {"bandwidth": "64 GB/s"},
+                "root": {"bandwidth": "90 GB/s", "shared_by": 2},
+            },
             "tiers": {
                 "hbm": {
                     "medium": "hbm",
@@ -187,5 +194,6 @@ def test_a_machine_gives_the_rates_and_capacities():
     same = {key: document["figures"][key] for key in ("1", "3", "5", "9", "11", "29")}
     assert same == {key: pytest.approx(EXACT[key]) for key in same}
     assert document["figures"]["15"] == pytest.approx(EXACT["15"] / 2)
+    assert document["left_out"]["gather_time_s"] == pytest.approx(LEFT_OUT["gather_time_s"] / 2)
     assert document["figures"]["17"] == pytest.approx(EXACT["17"] / 2)
     assert document["figures"]["25"] == pytest.approx(EXACT["25"] * 2)

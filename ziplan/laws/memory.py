@@ -44,7 +44,7 @@ def activation_bytes(
 
 @law("arXiv:2205.05198 sec 4.3")
 def logits_bytes(tokens_per_rank: Tokens, vocab_size: Count, logit_bytes_per_token: BytesPerToken) -> Bytes:
-    """Bytes of the logits and of the loss made from them; bytes per token are those of one vocabulary entry."""
+    """Bytes of the logits and of the loss made from them, so many for each token and vocabulary entry."""
     return vocab_size * logit_bytes_per_token * tokens_per_rank
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ziplan.hardware.cluster import Cluster
+from ziplan.hardware.profiles import load_cluster
 from ziplan.laws import (
     ceilings,
     counts,
@@ -29,15 +30,15 @@ class Inputs:
     """What the article starts from, in base units."""
 
     # The machine: rates of one GPU, of its links, of one drive.
-    sustained_flops_per_s: float = 125e12
-    hbm_bandwidth: float = 2e12
-    dram_bandwidth: float = 32e9
-    nvme_bandwidth: float = 3e9
-    drives_per_node: float = 8
-    drive_capacity: float = 8e12
-    usable_hbm_per_gpu: float = 50e9
-    gather_bandwidth: float = 25e9
+    sustained_flops_per_s: float
+    hbm_bandwidth: float
+    dram_bandwidth: float
+    nvme_bandwidth: float
+    gather_bandwidth: float
+    drives_per_node: float
+    drive_capacity: float
     # The model and the run.
+    usable_hbm_per_gpu: float = 50e9
     params: float = 1e12
     layer_count: float = 128
     d_model: float = 25600
@@ -70,20 +71,27 @@ class Inputs:
         rate = {**node.gpu.peak_flops_per_s, **node.gpu.sustained_flops_per_s}
         tiers = {tier.medium: tier for tier in node.tiers.values()}
         drive = tiers["nvme"].drive
-        assert drive is not None, "the article's flash tier is made of drives"
+        assert drive is not None, "the flash tier is made of drives"
+        assert node.fabric is not None, "the GPUs gather over a link"
         return cls(
             sustained_flops_per_s=rate["fp16"],
             hbm_bandwidth=_known(tiers["hbm"].read_bandwidth),
             dram_bandwidth=min(node.links[name].bandwidth for name in tiers["dram"].via),
             nvme_bandwidth=_known(drive.read_bandwidth),
+            gather_bandwidth=node.links[node.fabric].bandwidth,
             drives_per_node=tiers["nvme"].drive_count,
             drive_capacity=drive.capacity,
         )
 
 
 def _known(bandwidth: float | None) -> float:
-    assert bandwidth is not None, "the article states this bandwidth"
+    assert bandwidth is not None, "the profile states this bandwidth"
     return bandwidth
+
+
+def given_inputs() -> Inputs:
+    """The article's run on the article's machine, a shipped profile."""
+    return Inputs.on(load_cluster("article"))
 
 
 @dataclass(frozen=True)
@@ -132,7 +140,7 @@ class _Book:
 def figures(inputs: Inputs | None = None) -> list[Figure]:
     """Every figure of the article in its order, then what the article leaves out."""
     book = _Book()
-    given = inputs or Inputs()
+    given = inputs or given_inputs()
     for chapter in (_bars, _tests, _partitioning, _prefetch, _tiling, _ceilings, _buying_gpus, _pitfalls):
         chapter(book, given)
     for chapter in (_interconnect, _gradients, _optimizer_pass, _sweeps, _bounds):
