@@ -15,7 +15,7 @@ from ziplan.laws.law import Derivation
 from ziplan.runtimes.runtime import Axis
 from ziplan.workload.training import Workload
 
-SUB_GROUPS = (1e9, 3e8, 1e8, 3e7, 1e7)
+SUB_GROUPS = (1e9, 1e8, 1e7)
 """Sizes of the optimizer's tile, best first: larger ones make fewer, longer requests."""
 
 SPARE_BUFFERS = 2
@@ -33,7 +33,6 @@ def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Se
         Axis("checkpointing", tuple({"activation_checkpointing": float(Checkpointing.named(m))} for m in modes)),
         Axis("prefetch", ({"prefetch_depth": 1.0}, {"prefetch_depth": 0.0})),
         Axis("sub-group", tuple({"sub_group_params": size} for size in SUB_GROUPS)),
-        Axis("swap pipeline", ({"optimizer_buffer_count": 4.0}, {"optimizer_buffer_count": 12.0})),
         Axis("tiles", tuple({"tile_count": count} for count in tiles)),
     )
 
@@ -46,14 +45,16 @@ def _placements(gpu: str, host: str | None, nvme: str | None, code_changes: bool
     choices += [_choice(stage, gpu, host, gpu) for stage in (1, 2) if host]
     choices += [_choice(3, gpu, tier, gpu) for tier in outer]
     choices += [_choice(3, params, tier, gpu) for params in outer for tier in (gpu, *outer)]
+    # Only an optimizer on NVMe has a swap to pipeline.
+    choices += [{**c, "optimizer_buffer_count": 12.0} for c in list(choices) if _homes(c)[1] == nvme]
     if code_changes and host:
-        choices += [_choice(int(c["zero_stage"]), *_homes(c), host) for c in list(choices)]
+        choices += [{**c, "placement": replace(c["placement"], checkpoints={host: 1.0})} for c in list(choices)]
     return choices
 
 
 def _choice(stage: int, params: str, optimizer: str, checkpoints: str) -> Mapping[str, Any]:
     placement = Placement({params: 1.0}, {optimizer: 1.0}, {optimizer: 1.0}, {checkpoints: 1.0})
-    return {"zero_stage": float(stage), "placement": placement}
+    return {"zero_stage": float(stage), "placement": placement, "optimizer_buffer_count": 4.0}
 
 
 def _homes(choice: Mapping[str, Any]) -> tuple[str, str]:

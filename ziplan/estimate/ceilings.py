@@ -1,0 +1,169 @@
+"""The article's quantities for a machine and a plan: the test of each tier, and the ceilings."""
+
+from __future__ import annotations
+
+from ziplan.estimate.rates import Rates
+from ziplan.estimate.result import Limits, TierTest
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.ceilings import (
+    max_d_model_by_width,
+    max_params_by_capacity,
+    max_params_by_compute,
+    tier_capacity,
+    training_time,
+    training_tokens,
+)
+from ziplan.laws.counts import layer_bytes, tokens_per_rank
+from ziplan.laws.intensity import (
+    hiding_margin,
+    intensity_per_token,
+    machine_balance,
+    parameter_intensity,
+    required_tokens,
+    striped_hiding_margin,
+)
+from ziplan.laws.law import Derivation
+from ziplan.laws.partition import owner_fetch_time, striped_fetch_time
+from ziplan.laws.prefetch import layer_forward_time, prefetch_depth
+from ziplan.laws.traffic import streamed_bytes_per_param
+from ziplan.plan import Checkpointing, Plan
+from ziplan.workload.model import Model
+from ziplan.workload.training import Workload
+
+PARAM_BYTES, PARAM_LOADS = 2.0, 2.0
+"""The article's two climbs of 16-bit parameters per micro-step."""
+
+GREATEST_TILE_COUNT, TILE_BUFFERS = 16.0, 2.0
+TIME_BUDGET = 365.25 * 86_400.0
+TOKENS_PER_PARAM = 20.0
+
+STATE_BYTES_PER_PARAM = 16.0
+"""The article's state: 2 of parameters, 2 of gradients, 12 of optimizer."""
+
+
+def tier_tests(
+    derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, rates: Rates
+) -> dict[str, TierTest]:
+    """Each tier against the bar that streaming parameters from it sets (article: Applying the test)."""
+    apply = derivation.apply
+    full = plan.activation_checkpointing == Checkpointing.FULL
+    streamed = apply(streamed_bytes_per_param, param_bytes_per_param=PARAM_BYTES, param_loads=PARAM_LOADS)
+    per_token = apply(
+        intensity_per_token, flops_per_param_token=8.0 if full else 6.0, streamed_bytes_per_param=streamed
+    )
+    tokens = apply(
+        tokens_per_rank,
+        micro_batch_size=plan.micro_batch_size,
+        sequence_length=float(workload.training.sequence_length),
+    )
+    intensity = apply(parameter_intensity, intensity_per_token=per_token, tokens_per_rank=tokens)
+    layer = apply(
+        layer_bytes, layer_params=float(workload.model.layer_params), param_bytes_per_param=PARAM_BYTES
+    )
+    forward = apply(
+        layer_forward_time,
+        params=float(workload.model.block_params),
+        tokens_per_rank=tokens,
+        forward_flops_per_param_token=2.0,
+        layer_count=float(workload.model.layer_count),
+        sustained_flops_per_s=rates.of("gpu"),
+    )
+    tests = {}
+    for name, tier in cluster.node.tiers.items():
+        bandwidth = rates.of(f"{name}.read")
+        balance = apply(
+            machine_balance, name, sustained_flops_per_s=rates.of("gpu"), link_bandwidth=bandwidth
+        )
+        striped = plan.dp_degree if tier.scope == "node" else 1.0
+        margin = (
+            apply(
+                striped_hiding_margin,
+                name,
+                arithmetic_intensity=intensity,
+                machine_balance=balance,
+                dp_degree=striped,
+            )
+            if striped > 1
+            else apply(hiding_margin, name, arithmetic_intensity=intensity, machine_balance=balance)
+        )
+        owner = apply(owner_fetch_time, name, layer_bytes=layer, link_bandwidth=bandwidth)
+        fetch = apply(
+            striped_fetch_time, name, layer_bytes=layer, dp_degree=striped, link_bandwidth=bandwidth
+        )
+        tests[name] = TierTest(
+            bandwidth=bandwidth,
+            machine_balance=balance,
+            arithmetic_intensity=intensity,
+            required_tokens=apply(
+                required_tokens, name, machine_balance=balance, intensity_per_token=per_token
+            ),
+            hiding_margin=margin,
+            owner_fetch_time=owner,
+            striped_fetch_time=fetch,
+            prefetch_depth_owner=apply(prefetch_depth, f"{name}, owner", fetch_time=owner, layer_time=forward),
+            prefetch_depth_striped=apply(
+                prefetch_depth, f"{name}, striped", fetch_time=fetch, layer_time=forward
+            ),
+        )
+    return tests
+
+
+def limits(
+    derivation: Derivation,
+    cluster: Cluster,
+    workload: Workload,
+    plan: Plan,
+    rates: Rates,
+    achieved_flops_per_s: float,
+) -> Limits:
+    """The three ceilings of the article, and how long this model trains at the predicted rate."""
+    apply, node, model = derivation.apply, cluster.node, workload.model
+    outermost = list(node.tiers.values())[-1]
+    capacity = apply(
+        tier_capacity,
+        "the outermost tier of all nodes",
+        node_count=float(cluster.nodes),
+        instances_per_node=float(node.gpus_per_node) if outermost.scope == "gpu" else 1.0,
+        instance_capacity=outermost.capacity,
+    )
+    gpu = next(tier for tier in node.tiers.values() if tier.scope == "gpu")
+    tokens = plan.micro_batch_size * workload.training.sequence_length
+    wanted = apply(training_tokens, params=float(model.params), tokens_per_param=TOKENS_PER_PARAM)
+    return Limits(
+        max_params_by_capacity=apply(
+            max_params_by_capacity, capacity=capacity, state_bytes_per_param=STATE_BYTES_PER_PARAM
+        ),
+        max_d_model_by_width=apply(
+            max_d_model_by_width,
+            available_bytes=gpu.capacity,
+            tokens_per_rank=tokens,
+            widest_params_per_squared_width=_widest_params(model) / model.d_model**2,
+            param_bytes_per_param=PARAM_BYTES,
+            tile_buffer_count=TILE_BUFFERS,
+            tile_count=GREATEST_TILE_COUNT,
+            operator_bytes_per_token_width=PARAM_BYTES * (1 + _widest_params(model) / model.d_model**2),
+        ),
+        max_params_by_compute=apply(
+            max_params_by_compute,
+            training_time=TIME_BUDGET,
+            cluster_flops_per_s=cluster.gpu_count * rates.of("gpu"),
+            flops_per_param_token=6.0,
+            tokens_per_param=TOKENS_PER_PARAM,
+        ),
+        training_time=apply(
+            training_time,
+            "at the predicted rate",
+            params=float(model.params),
+            training_tokens=wanted,
+            flops_per_param_token=6.0,
+            cluster_flops_per_s=achieved_flops_per_s,
+        ),
+        greatest_tile_count=GREATEST_TILE_COUNT,
+        time_budget=TIME_BUDGET,
+        tokens_per_param=TOKENS_PER_PARAM,
+    )
+
+
+def _widest_params(model: Model) -> float:
+    """Parameters of the largest matrix of a layer."""
+    return float(max(operator.matmul_params for operator in model.operators if operator.block))

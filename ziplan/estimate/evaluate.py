@@ -1,0 +1,199 @@
+"""Evaluation: the only place where laws and a runtime meet a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ziplan.estimate.ceilings import limits, tier_tests
+from ziplan.estimate.fidelity import residuals
+from ziplan.estimate.rates import Rates
+from ziplan.estimate.result import Estimate, TierMemory
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.counts import step_flops, tokens_per_step
+from ziplan.laws.endurance import drive_lifetime
+from ziplan.laws.law import Derivation, maximum
+from ziplan.laws.optimizer import cpu_adam_time
+from ziplan.laws.traffic import compute_time, transfer_time
+from ziplan.plan import Plan
+from ziplan.runtimes.runtime import PHASES, Demand, Ledger, Runtime, Segment, total
+from ziplan.workload.training import Workload
+
+RESERVE = {"hbm": 0.0, "dram": 0.05, "nvme": 0.05}
+"""Share of a tier's capacity that is left alone: the operating system's memory, a full drive's slack.
+
+A GPU's overheads are lines of the ledger, so nothing is held back there.
+"""
+
+MODEL_FLOPS = 6.0
+"""FLOPs per parameter and token by the convention that counts no recomputation and no attention."""
+
+
+def estimate(cluster: Cluster, workload: Workload, runtime: Runtime, plan: Plan, record: bool = True) -> Estimate:
+    """Everything predicted about `plan`, or, with arrays in its fields, about a grid of plans.
+
+    With `record`, the laws applied are kept, and the article's tests and ceilings worked out;
+    a grid leaves them out (`record=False`).
+    """
+    derivation = Derivation(record)
+    rates = Rates(derivation, cluster, workload.precision, runtime, float(np.max(plan.dp_degree)))
+    book = runtime.ledger(derivation, cluster, workload, plan)
+    segments = tuple(runtime.program(derivation, cluster, workload, plan))
+    step_time = total(_segment_time(derivation, rates, segment) for segment in segments)
+    tokens = derivation.apply(
+        tokens_per_step,
+        tokens_per_rank=plan.micro_batch_size * workload.training.sequence_length,
+        accumulation_steps=plan.accumulation_steps,
+        dp_degree=plan.dp_degree,
+    )
+    model_flops = derivation.apply(
+        step_flops,
+        "by the convention of 6 per parameter and token",
+        params=float(workload.model.params),
+        tokens_per_rank=tokens,
+        flops_per_param_token=MODEL_FLOPS,
+    )
+    answer: dict[str, Any] = {}
+    if record:
+        answer = _details(derivation, cluster, workload, runtime, plan, rates, segments, step_time)
+        achieved = model_flops / step_time
+        answer["limits"] = limits(derivation, cluster, workload, plan, rates, achieved)
+    return Estimate(
+        cluster=cluster,
+        workload=workload,
+        runtime=runtime.NAME,
+        plan=plan,
+        step_time=step_time,
+        tokens_per_step=tokens,
+        model_flops=model_flops,
+        hardware_flops=_worked(segments, "gpu") * plan.dp_degree,
+        memory=memory(cluster, book),
+        ledger=book,
+        segments=segments,
+        flash_writes=total(_worked(segments, f"{name}.swap_write") for name in cluster.node.tiers),
+        derivation=derivation,
+        **answer,
+    )
+
+
+def _segment_time(derivation: Derivation, rates: Rates, segment: Segment) -> float:
+    chains = [total(_demand_time(derivation, rates, d) for d in chain) for chain in segment.chains]
+    return segment.repeats * maximum(*chains)
+
+
+def _demand_time(derivation: Derivation, rates: Rates, demand: Demand) -> float:
+    if np.ndim(demand.amount) == 0 and demand.amount == 0:
+        return 0.0
+    rate, label = rates.of(demand.resource), demand.term
+    if demand.resource == "gpu":
+        return derivation.apply(compute_time, label, flops=demand.amount, sustained_flops_per_s=rate)
+    if demand.resource == "cpu_optimizer":
+        return derivation.apply(cpu_adam_time, label, params=demand.amount, cpu_adam_params_per_s=rate)
+    return derivation.apply(transfer_time, label, bytes_moved=demand.amount, link_bandwidth=rate)
+
+
+def memory(cluster: Cluster, book: Ledger) -> dict[str, TierMemory]:
+    """Need and availability of every tier."""
+    needs = {}
+    for name, tier in cluster.node.tiers.items():
+        reserve = RESERVE[tier.medium] * tier.capacity
+        phases = {phase: book.need(name, phase) for phase in PHASES}
+        needs[name] = TierMemory(tier.capacity, reserve, tier.capacity - reserve, phases)
+    return needs
+
+
+def _details(
+    derivation: Derivation,
+    cluster: Cluster,
+    workload: Workload,
+    runtime: Runtime,
+    plan: Plan,
+    rates: Rates,
+    segments: Sequence[Segment],
+    step_time: float,
+) -> dict[str, Any]:
+    """What is worked out for one plan only."""
+    low, high, source = residuals(runtime.NAME, cluster, plan)
+    traffic = _traffic(segments)
+    tests = tier_tests(derivation, cluster, workload, plan, rates)
+    return {
+        "terms": _exposed(derivation, rates, segments),
+        "busy": _busy(rates, segments),
+        "traffic": traffic,
+        "tiers": tests,
+        "assumptions": tuple(rates.assumptions.values()),
+        "interval": (low, high),
+        "interval_source": source,
+        "drive_lifetime": _lifetime(derivation, cluster, traffic, rates.ranks_per_node, step_time),
+    }
+
+
+def _exposed(derivation: Derivation, rates: Rates, segments: Iterable[Segment]) -> dict[str, float]:
+    """Seconds of the step by term: those of the slowest chain of each segment, so they add up."""
+    silent = Derivation(record=False)
+    terms: dict[str, float] = {}
+    for segment in segments:
+        slowest = max(segment.chains, key=lambda chain: sum(_demand_time(silent, rates, d) for d in chain))
+        for demand in slowest:
+            seconds = segment.repeats * _demand_time(silent, rates, demand)
+            if seconds > 0:
+                terms[demand.term] = terms.get(demand.term, 0.0) + seconds
+    return terms
+
+
+def _demands(segments: Iterable[Segment]) -> Iterable[tuple[float, Demand]]:
+    """Each demand once with its repeats: one that stands in several chains is one piece of work."""
+    for segment in segments:
+        once = {id(demand): demand for chain in segment.chains for demand in chain}
+        for demand in once.values():
+            yield segment.repeats, demand
+
+
+def _busy(rates: Rates, segments: Iterable[Segment]) -> dict[str, float]:
+    silent = Derivation(record=False)
+    terms: dict[str, float] = {}
+    for repeats, demand in _demands(segments):
+        seconds = repeats * _demand_time(silent, rates, demand)
+        if seconds > 0:
+            terms[demand.term] = terms.get(demand.term, 0.0) + seconds
+    return terms
+
+
+def _worked(segments: Iterable[Segment], resource: str) -> float:
+    return total(repeats * d.amount for repeats, d in _demands(segments) if d.resource == resource)
+
+
+def _traffic(segments: Iterable[Segment]) -> dict[str, tuple[float, float]]:
+    """Bytes per step and rank, (read, write), of each tier and of the gather."""
+    links: dict[str, tuple[float, float]] = {}
+    for repeats, demand in _demands(segments):
+        if demand.resource in ("gpu", "cpu_optimizer"):
+            continue
+        name, _, direction = demand.resource.partition(".")
+        read, written = links.get(name, (0.0, 0.0))
+        moved = repeats * demand.amount
+        links[name] = (read, written + moved) if direction.endswith("write") else (read + moved, written)
+    return links
+
+
+def _lifetime(
+    derivation: Derivation,
+    cluster: Cluster,
+    traffic: dict[str, tuple[float, float]],
+    ranks: float,
+    step_time: float,
+) -> float | None:
+    for name, tier in cluster.node.tiers.items():
+        written = traffic.get(name, (0.0, 0.0))[1]
+        if tier.medium == "nvme" and tier.drive is not None and tier.drive.endurance is not None and written > 0:
+            return derivation.apply(
+                drive_lifetime,
+                name,
+                drive_endurance=tier.drive.endurance,
+                drive_count=float(tier.drive_count),
+                bytes_written_per_step=written * ranks,
+                step_time=step_time,
+            )
+    return None

@@ -1,0 +1,174 @@
+"""What the evaluator answers: one record for one plan or for a grid of plans.
+
+Every number is a scalar or, for a grid, an array (statically `float`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.law import Derivation, maximum
+from ziplan.plan import Plan
+from ziplan.runtimes.runtime import Ledger, Segment
+from ziplan.workload.training import Workload
+
+Verdict = Literal["fits", "tight", "does_not_fit", "unknown"]
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A number that nobody measured here: what it is, where it comes from, how far off it may be."""
+
+    name: str
+    value: float
+    unit: str
+    kind: str
+    source: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class TierMemory:
+    """What a tier has and what each phase needs of it, as (low, high) bytes.
+
+    `available` is after the reserve; both are of one GPU or of one node, as the tier's scope says.
+    """
+
+    capacity: float
+    reserve: float
+    available: float
+    phases: Mapping[str, tuple[float, float]]
+
+    @property
+    def low(self) -> float:
+        """The most that any phase needs at the least."""
+        return maximum(*(low for low, _ in self.phases.values()))
+
+    @property
+    def high(self) -> float:
+        """The most that any phase may need."""
+        return maximum(*(high for _, high in self.phases.values()))
+
+
+@dataclass(frozen=True)
+class TierTest:
+    """The article's test of one tier: what streaming parameters from it asks, and what there is."""
+
+    bandwidth: float
+    machine_balance: float
+    arithmetic_intensity: float
+    required_tokens: float
+    hiding_margin: float
+    owner_fetch_time: float
+    striped_fetch_time: float
+    prefetch_depth_owner: float
+    prefetch_depth_striped: float
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The ceilings: parameters by capacity and by compute, width, and how long training takes."""
+
+    max_params_by_capacity: float
+    max_d_model_by_width: float
+    max_params_by_compute: float
+    training_time: float
+    greatest_tile_count: float
+    time_budget: float
+    tokens_per_param: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Everything predicted about one plan (or a grid of plans)."""
+
+    cluster: Cluster
+    workload: Workload
+    runtime: str
+    plan: Plan
+    step_time: float
+    tokens_per_step: float
+    model_flops: float
+    """6 FLOPs per parameter and token, all ranks, one step."""
+    hardware_flops: float
+    """What the GPUs compute in a step, recomputation and attention included, all ranks."""
+    memory: Mapping[str, TierMemory]
+    ledger: Ledger
+    segments: tuple[Segment, ...]
+    flash_writes: float
+    """Bytes written to NVMe per step and rank."""
+    derivation: Derivation
+    terms: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of the step by term, exposed time only: they add up to `step_time`."""
+    busy: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that each term's resource works, hidden or not."""
+    traffic: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Bytes per step and rank over each link, (read, write)."""
+    tiers: Mapping[str, TierTest] = field(default_factory=dict)
+    limits: Limits | None = None
+    assumptions: tuple[Assumption, ...] = ()
+    interval: tuple[float, float] = (1.0, 1.0)
+    """Factors on `step_time` for its low and high end."""
+    interval_source: str = ""
+    drive_lifetime: float | None = None
+    """Seconds until the drives' endurance is used up; None where it is unknown or nothing is written."""
+    unknown: tuple[str, ...] = ()
+    """Inputs that decide and that nobody stated."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether even the high end of every need is there (an array of a grid)."""
+        return cast(bool, _every(tier.high <= tier.available for tier in self.memory.values()))
+
+    @property
+    def may_fit(self) -> bool:
+        """Whether the low end of every need is there (an array of a grid)."""
+        return cast(bool, _every(tier.low <= tier.available for tier in self.memory.values()))
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on one plan."""
+        return "fits" if self.fits else "tight" if self.may_fit else "does_not_fit"
+
+    @property
+    def overflow(self) -> float:
+        """The worst tier's lacking share of what it has, at the low end; 0 where the plan may fit."""
+        return maximum(0.0, *(tier.low / tier.available - 1 for tier in self.memory.values()))
+
+    @property
+    def time_per_token(self) -> float:
+        """Seconds per token, all ranks together."""
+        return self.step_time / self.tokens_per_step
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens per second, all ranks together."""
+        return self.tokens_per_step / self.step_time
+
+    @property
+    def model_flops_per_s_per_gpu(self) -> float:
+        """6 FLOPs per parameter and token, over the step time, of one GPU."""
+        return self.model_flops / self.step_time / self.gpus
+
+    @property
+    def hardware_flops_per_s_per_gpu(self) -> float:
+        """What is really computed, over the step time, of one GPU."""
+        return self.hardware_flops / self.step_time / self.gpus
+
+    @property
+    def gpus(self) -> float:
+        """GPUs that the plan uses."""
+        return self.plan.dp_degree * self.plan.tp_degree * self.plan.pp_degree
+
+
+def _every(conditions: Iterable[bool]) -> Any:
+    result: Any = True
+    for condition in conditions:
+        result = np.logical_and(result, condition)
+    return result

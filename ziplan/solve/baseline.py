@@ -1,0 +1,82 @@
+"""Plain stage 3: everything in HBM, on as many GPUs as that takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ziplan.errors import BadInput
+from ziplan.estimate import Estimate, estimate
+from ziplan.laws.efficiency import gpus_for_plain_stage3
+from ziplan.laws.law import Derivation
+from ziplan.plan import Checkpointing, Placement, Plan
+from ziplan.runtimes.runtime import PHASES
+from ziplan.solve.enumerate import DOES_NOT_FIT, best_by_placement, evaluated, search_grid
+from ziplan.solve.problem import Baseline, Problem
+
+STATES = ("parameters", "gradients", "optimizer state")
+"""Ledger lines that shrink with every GPU added; the others stay on each."""
+
+STATE_BYTES_PER_PARAM = 16.0
+
+MOST_GPUS = 65_536
+
+
+def plain_stage3(problem: Problem, best: Estimate) -> Baseline:
+    """The GPUs that plain stage 3 needs, and its step time on them (None where it cannot be told)."""
+    usable = _usable(problem, best)
+    params = float(problem.workload.model.params)
+    if usable <= 0:
+        return Baseline(float("inf"), usable, None, False)
+    gpus = Derivation(record=False).apply(
+        gpus_for_plain_stage3, state_bytes=STATE_BYTES_PER_PARAM * params, usable_hbm_per_gpu=usable
+    )
+    here = gpus <= problem.cluster.gpu_count
+    return Baseline(float(gpus), float(usable), _step_time(problem, gpus, best), bool(here))
+
+
+def _plain(problem: Problem, dp_degree: float) -> Plan:
+    gpu = next(name for name, tier in problem.cluster.node.tiers.items() if tier.scope == "gpu")
+    home = {gpu: 1.0}
+    return Plan(
+        dp_degree=dp_degree,
+        placement=Placement(home, home, home, home),
+        activation_checkpointing=float(Checkpointing.FULL),
+        sub_group_params=1e8,
+    )
+
+
+def _usable(problem: Problem, best: Estimate) -> float:
+    """Bytes of a GPU that are left for states at micro-batch 1 with full checkpointing."""
+    plan = problem.runtime.settle(problem.cluster, problem.workload, _plain(problem, best.plan.dp_degree))
+    answer = estimate(problem.cluster, problem.workload, problem.runtime, plan, record=False)
+    gpu = next(name for name, tier in problem.cluster.node.tiers.items() if tier.scope == "gpu")
+    lines = [line for line in answer.ledger.lines if line.tier == gpu and line.name not in STATES]
+    working = max(sum(line.high for line in lines if phase in line.phases) for phase in PHASES)
+    return answer.memory[gpu].available - working
+
+
+def _step_time(problem: Problem, gpus: float, best: Estimate) -> float | None:
+    """Step time of the best plan without any offload on that many GPUs, at this plan's global batch."""
+    node = problem.cluster.node
+    nodes = max(problem.cluster.nodes, -int(-gpus // node.gpus_per_node))
+    if nodes > 1 and node.network is None or gpus > MOST_GPUS:
+        return None
+    sequences = int(best.tokens_per_step / problem.workload.training.sequence_length)
+    ranks = nodes * node.gpus_per_node
+    batch = -(-sequences // ranks) * ranks
+    training = problem.workload.training.model_copy(
+        update={"global_batch_size": batch, "micro_batch_size": None, "accumulation_steps": None}
+    )
+    larger = replace(
+        problem,
+        cluster=replace(problem.cluster, nodes=nodes),
+        workload=replace(problem.workload, training=training),
+        fixed={"zero_stage": 3.0, "placement": _plain(problem, 1.0).placement},
+        objective="time",
+    )
+    try:
+        grid = search_grid(larger)
+    except BadInput:
+        return None
+    found = best_by_placement(larger, grid)[0]
+    return None if found.rank == DOES_NOT_FIT else evaluated(larger, grid, found).step_time
