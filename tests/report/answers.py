@@ -69,17 +69,20 @@ def plan():
     )
 
 
-class HandMemory(TierMemory):
-    low = property(lambda self: max(low for low, _ in self.phases.values()))
-    high = property(lambda self: max(high for _, high in self.phases.values()))
+class HandEstimate(Estimate):
+    """An estimate whose verdict is unknown where an input that decides is missing."""
+
+    @property
+    def verdict(self):
+        return "unknown" if self.unknown else super().verdict
 
 
 def memory(available, low, high):
     phases = dict.fromkeys(PHASES, (low / 2, high / 2)) | {"backward": (low, high)}
-    return HandMemory(capacity=available * 1.1, reserve=available * 0.1, available=available, phases=phases)
+    return TierMemory(capacity=available * 1.1, reserve=available * 0.1, available=available, phases=phases)
 
 
-def estimate(verdict="fits", hbm=(50 * GB, 60 * GB), **changes):
+def estimate(hbm=(50 * GB, 60 * GB), **changes):
     derivation = Derivation()
     ledger = Ledger(derivation)
     size = derivation.apply(layer_bytes, layer_params=1e8, param_bytes_per_param=2.0)
@@ -87,7 +90,7 @@ def estimate(verdict="fits", hbm=(50 * GB, 60 * GB), **changes):
     ledger.add("activations", "hbm", ("backward",), hbm[1] - size, low=hbm[0] - size, knob="micro_batch_size")
     derivation.apply(striped_fetch_time, "dram", layer_bytes=size, dp_degree=16.0, link_bandwidth=25 * GB)
     ledger.add("optimizer state", "dram", PHASES, 300 * GB, pinned=True, knob="offload_optimizer.pin_memory")
-    made = Estimate(
+    made = HandEstimate(
         cluster=cluster(),
         workload=load_workload("llama-3.1-8b", {"sequence_length": 4096}),
         runtime="handmade",
@@ -99,6 +102,7 @@ def estimate(verdict="fits", hbm=(50 * GB, 60 * GB), **changes):
         model_flops=2.5e16,
         hardware_flops=3.2e16,
         traffic={"dram.read": (10 * GB, 0.0), "gather": (40 * GB, 0.0)},
+        flash_writes=0.0,
         memory={
             "hbm": memory(72 * GB, *hbm),
             "dram": memory(900 * GB, 300 * GB, 300 * GB),
@@ -116,7 +120,6 @@ def estimate(verdict="fits", hbm=(50 * GB, 60 * GB), **changes):
         interval_source="13 runs of handmade",
         drive_lifetime=None,
         unknown=(),
-        verdict=verdict,
     )
     return replace(made, **changes)
 
@@ -129,7 +132,7 @@ def answer(verdict="fits", **changes):
         "unknown": (50 * GB, 60 * GB),
     }[verdict]
     unknown = ("tiers.dram.read_bandwidth",) if verdict == "unknown" else ()
-    best = estimate(verdict, hbm, unknown=unknown)
+    best = estimate(hbm, unknown=unknown)
     made = Answer(
         problem=Problem(best.cluster, best.workload, HandMade()),
         best=best,

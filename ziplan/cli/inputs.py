@@ -86,13 +86,13 @@ def runtime_names() -> Iterable[str]:
 
 def model_names() -> Iterable[str]:
     """Shipped model shapes."""
-    from ziplan.workload.load import list_shapes
+    from ziplan.workload.shapes import list_shapes
 
     return list_shapes()
 
 
 def machine_names() -> Iterable[str]:
     """Shipped machines."""
-    from ziplan.hardware.profiles import list_profiles
+    from ziplan.hardware.shipped import list_profiles
 
     return list_profiles("nodes")

@@ -45,8 +45,12 @@ def show(lines: Lines) -> None:
 
 def write(text: str) -> None:
     """Write text to stdout; a reader that has gone away is no error."""
-    with contextlib.suppress(BrokenPipeError):
+    try:
         _put(sys.stdout, text)
+    except BrokenPipeError:
+        pass
+    except OSError as error:
+        raise BadInput.of(f"cannot be written: {error.strerror or error}", file="stdout") from error
 
 
 def complain(text: str) -> None:
@@ -61,10 +65,10 @@ def _put(stream: TextIO, text: str) -> None:
 
 
 def close_quietly() -> None:
-    """Flush stdout; if its reader has gone away, keep the interpreter from saying so at exit."""
+    """Flush stdout; where that fails, which `write` has told, keep the interpreter from telling again."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

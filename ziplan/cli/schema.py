@@ -14,33 +14,31 @@ from ziplan.errors import BadInput
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-def _of(model: Any, title: str) -> dict[str, Any]:
-    schema: dict[str, Any] = model.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def _model_file() -> dict[str, Any]:
     from ziplan.workload.source import ModelFile
 
-    return _of(ModelFile, "model.yaml")
+    return ModelFile.model_json_schema()
 
 
 def _cluster_file() -> dict[str, Any]:
     from ziplan.hardware.profiles import ClusterFile
 
-    return _of(ClusterFile, "cluster.yaml")
+    return ClusterFile.model_json_schema()
 
 
 def _machine_file() -> dict[str, Any]:
-    from ziplan.hardware.profiles import MachineFile
+    from ziplan.report.machine_schema import machine_schema
 
-    return _of(MachineFile, "machine.yaml")
+    return machine_schema()
 
 
 def _plan_file() -> dict[str, Any]:
     from ziplan.report.plan_file import PlanFile
 
-    return _of(PlanFile, "plan.yaml")
+    return PlanFile.model_json_schema()
 
 
 INPUTS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -64,7 +62,7 @@ def schema_text(name: str) -> str:
     from ziplan.report.schemas import DOCUMENTS
 
     if name in INPUTS:
-        return dumps(INPUTS[name]())
+        return dumps({"$schema": DIALECT, **INPUTS[name](), "title": name})
     if name in DOCUMENTS:
         return dumps(DOCUMENTS[name])
     raise BadInput.of(f"no schema is called {name!r}", help=f"known are {', '.join(schema_names())}")
@@ -76,7 +74,7 @@ def schema(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A document: fit, model, limits, article. A file: model.yaml, cluster.yaml, machine.yaml, plan.yaml.",
+            help="fit, model, limits or article; model.yaml, cluster.yaml, machine.yaml or plan.yaml.",
             autocompletion=options.completer(schema_names),
         ),
     ],

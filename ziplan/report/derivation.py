@@ -37,7 +37,7 @@ def step_lines(step: Step, width: int) -> list[Line]:
 
 
 def _indented(text: str, width: int) -> list[Line]:
-    return [line("  ", *each) for each in wrapped(text, width - 2, indent="    ")]
+    return [line("  ", *each) for each in wrapped(text, width - 2, indent="    ", keep_words=True)]
 
 
 def law_lines(law: Law, width: int) -> list[Line]:

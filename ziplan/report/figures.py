@@ -12,32 +12,10 @@ KINDS = ("measured", "datasheet", "derived", "assumed", "given")
 PLACED = ("params", "grads", "optimizer", "checkpoints")
 
 
-@dataclass(frozen=True)
-class Speed:
-    """What a step time means: its interval, and rates."""
-
-    step_time: float
-    low: float
-    high: float
-    tokens_per_s: float
-    model_flops_per_s_per_gpu: float
-    hardware_flops_per_s_per_gpu: float
-
-
-def speed(estimate: Estimate) -> Speed:
-    """The rates of an estimate; not a number where the step time is unknown or zero."""
-    time = float(estimate.step_time)
-    per_s = 1 / time if time > 0 else float("nan")
-    per_s_and_gpu = per_s / estimate.cluster.gpu_count
+def interval(estimate: Estimate) -> tuple[float, float]:
+    """The low and high end of the step time."""
     low, high = estimate.interval
-    return Speed(
-        step_time=time,
-        low=time * low,
-        high=time * high,
-        tokens_per_s=float(estimate.tokens_per_step) * per_s,
-        model_flops_per_s_per_gpu=float(estimate.model_flops) * per_s_and_gpu,
-        hardware_flops_per_s_per_gpu=float(estimate.hardware_flops) * per_s_and_gpu,
-    )
+    return float(estimate.step_time) * low, float(estimate.step_time) * high
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from ziplan.estimate import Assumption, Estimate, Limits, TierMemory, TierTest
 from ziplan.laws.law import Step
 from ziplan.plan import Checkpointing, Plan
-from ziplan.report.figures import placement_of, speed, whole
+from ziplan.report.figures import interval, placement_of, whole
 from ziplan.runtimes.runtime import PHASES, Line
 from ziplan.solve.problem import Answer
 from ziplan.workload.model import Model
@@ -109,21 +109,21 @@ def estimate_objects(estimate: Estimate, notes: Notes) -> Document:
 
 def time_object(estimate: Estimate, notes: Notes, path: str) -> Document:
     """Step time, rates, parts of the step, bytes per link."""
-    fast = speed(estimate)
+    low, high = interval(estimate)
     missing = "needs " + ", ".join(estimate.unknown) if estimate.unknown else "the step has no known time"
 
     def number(key: str, value: float) -> float | None:
         return notes.number(f"{path}.{key}", value, missing)
 
     return {
-        "step_time_s": number("step_time_s", fast.step_time),
-        "step_time_low_s": number("step_time_low_s", fast.low),
-        "step_time_high_s": number("step_time_high_s", fast.high),
+        "step_time_s": number("step_time_s", estimate.step_time),
+        "step_time_low_s": number("step_time_low_s", low),
+        "step_time_high_s": number("step_time_high_s", high),
         "tokens_per_step_tokens": number("tokens_per_step_tokens", estimate.tokens_per_step),
-        "tokens_per_s": number("tokens_per_s", fast.tokens_per_s),
-        "model_flops_per_s_per_gpu": number("model_flops_per_s_per_gpu", fast.model_flops_per_s_per_gpu),
+        "tokens_per_s": number("tokens_per_s", estimate.tokens_per_s),
+        "model_flops_per_s_per_gpu": number("model_flops_per_s_per_gpu", estimate.model_flops_per_s_per_gpu),
         "hardware_flops_per_s_per_gpu": number(
-            "hardware_flops_per_s_per_gpu", fast.hardware_flops_per_s_per_gpu
+            "hardware_flops_per_s_per_gpu", estimate.hardware_flops_per_s_per_gpu
         ),
         "terms_s": {term: number(f"terms_s.{term}", value) for term, value in estimate.terms.items()},
         "busy_s": {term: number(f"busy_s.{term}", value) for term, value in estimate.busy.items()},

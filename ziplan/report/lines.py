@@ -48,10 +48,21 @@ def glued(text: str) -> str:
     return text.replace(" ", GLUE)
 
 
-def wrapped(text: str, width: int, indent: str = "  ", most: int | None = None) -> list[Line]:
-    """A paragraph as lines no wider than `width`, at most so many; all but the first are indented."""
+def wrapped(
+    text: str, width: int, indent: str = "  ", most: int | None = None, keep_words: bool = False
+) -> list[Line]:
+    """A paragraph as lines no wider than `width`, at most so many; all but the first are indented.
+
+    With `keep_words` a word that is wider stays whole: an address can then be copied.
+    """
     parts = textwrap.wrap(
-        text, width, subsequent_indent=indent, break_on_hyphens=False, max_lines=most, placeholder=" ..."
+        text,
+        width,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=not keep_words,
+        max_lines=most,
+        placeholder=" ...",
     )
     return [line(part) for part in parts]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ziplan.estimate import Estimate
-from ziplan.report.figures import Place, kinds_of_inputs, speed, tightest
+from ziplan.report.figures import Place, interval, kinds_of_inputs, tightest
 from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.phrases import placement_words, plan_words, shown
 from ziplan.report.table import tier_table
@@ -110,19 +111,19 @@ def _margin(estimate: Estimate, place: Place | None) -> str:
 
 
 def _time(estimate: Estimate, page: _Page) -> list[Line]:
-    fast = speed(estimate)
-    if fast.step_time != fast.step_time:
+    low, high = interval(estimate)
+    if math.isnan(estimate.step_time):
         return page.entry(
             "step", f"unknown: nobody stated {', '.join(estimate.unknown) or 'what decides it'}"
         )
-    interval = f" ({shown(fast.low, 's')} to {shown(fast.high, 's')})" if fast.low < fast.high else ""
+    ends = f" ({shown(low, 's')} to {shown(high, 's')})" if low < high else ""
     rates = (
-        f"{shown(fast.step_time, 's')}{interval}, {shown(fast.tokens_per_s, 'token/s')}, "
-        f"{shown(fast.model_flops_per_s_per_gpu, 'FLOP/s')} per GPU (6P), "
-        f"{shown(fast.hardware_flops_per_s_per_gpu, 'FLOP/s')} with recomputation"
+        f"{shown(estimate.step_time, 's')}{ends}, {shown(estimate.tokens_per_s, 'token/s')}, "
+        f"{shown(estimate.model_flops_per_s_per_gpu, 'FLOP/s')} per GPU (6P), "
+        f"{shown(estimate.hardware_flops_per_s_per_gpu, 'FLOP/s')} with recomputation"
     )
     terms = sorted(estimate.terms.items(), key=lambda term: -term[1])
-    parts = [f"{name} {shown(time, 's')}" for name, time in terms if time > TERM_SHARE * fast.step_time]
+    parts = [f"{name} {shown(time, 's')}" for name, time in terms if time > TERM_SHARE * estimate.step_time]
     return [*page.entry("step", rates), *page.entry("", "= " + " + ".join(parts))]
 
 
@@ -169,8 +170,8 @@ def _files(written: Written, page: _Page) -> list[Line]:
 def _inputs(estimate: Estimate, page: _Page) -> list[Line]:
     counts = kinds_of_inputs(estimate)
     words = [f"{count} {KIND_WORDS.get(kind, kind)}" for kind, count in counts.items()]
-    interval = f"; interval: {estimate.interval_source}" if estimate.interval_source else ""
-    return page.entry("inputs", (", ".join(words) or "none listed") + interval)
+    source = f"; interval: {estimate.interval_source}" if estimate.interval_source else ""
+    return page.entry("inputs", (", ".join(words) or "none listed") + source)
 
 
 def _notes(notes: Sequence[str], room: int, page: _Page) -> list[Line]:

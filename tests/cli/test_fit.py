@@ -1,0 +1,190 @@
+"""`fit`: exit codes by verdict, forms of the answer, files whole or not at all."""
+
+import json
+import os
+import stat
+
+import jsonschema
+import pytest
+from cli.runs import FIT, ziplan
+from report.answers import answer
+
+from ziplan.errors import CannotEmit
+from ziplan.files import read
+from ziplan.report.figures import placement_of
+from ziplan.report.plan_file import load_plan
+from ziplan.report.schemas import DOCUMENTS
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """Makes `fit` answer with a hand-built answer of a verdict."""
+
+    def answers(verdict):
+        monkeypatch.setattr("ziplan.cli.fit.answer_to", lambda request: answer(verdict))
+
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("verdict", "flags", "code"),
+    [
+        ("fits", (), 0),
+        ("tight", (), 0),
+        ("tight", ("--on-tight", "fail"), 1),
+        ("does_not_fit", (), 1),
+        ("does_not_fit", ("--exit-zero",), 0),
+        ("unknown", (), 3),
+        ("unknown", ("--on-unknown", "pass"), 0),
+    ],
+)
+def test_the_exit_code_is_the_verdict(verdict, flags, code, answers, capsys):
+    answers(verdict)
+    ran = ziplan(capsys, *FIT, *flags)
+    assert ran.code == code
+    assert verdict.replace("_", " ") in ran.out
+
+
+@pytest.mark.parametrize("form", [("--json",), ("--format", "json")])
+def test_json_is_the_documented_document(form, answers, capsys):
+    answers("fits")
+    ran = ziplan(capsys, *FIT, *form)
+    document = json.loads(ran.out)
+    jsonschema.validate(document, DOCUMENTS["fit"])
+    assert set(document["files"]) == {"handmade.json", "plan.yaml"}
+    assert ziplan(capsys, *FIT, *form).out == ran.out
+
+
+def test_the_format_may_come_from_the_environment(answers, capsys, monkeypatch):
+    answers("fits")
+    monkeypatch.setenv("ZIPLAN_FORMAT", "json")
+    assert json.loads(ziplan(capsys, *FIT).out)["verdict"] == "fits"
+
+
+def test_output_goes_to_a_file(answers, capsys, tmp_path):
+    answers("fits")
+    expected = ziplan(capsys, *FIT).out
+    ran = ziplan(capsys, *FIT, "-o", tmp_path / "answer.txt")
+    assert (ran.code, ran.out) == (0, "")
+    assert (tmp_path / "answer.txt").read_text() == expected
+    assert os.listdir(tmp_path) == ["answer.txt"]
+
+
+def test_out_writes_the_runtimes_files_and_the_plan(answers, capsys, tmp_path):
+    answers("fits")
+    folder = tmp_path / "deep" / "run"
+    ran = ziplan(capsys, *FIT, "--out", folder)
+    assert ran.code == 0
+    assert sorted(os.listdir(folder)) == ["handmade.json", "plan.yaml"]
+    assert f"handmade.json, plan.yaml written to {folder}" in " ".join(ran.out.split())
+    assert placement_of(load_plan(read(folder / "plan.yaml"))) == placement_of(answer().best.plan)
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE((folder / "plan.yaml").stat().st_mode) == 0o666 & ~umask
+
+
+def test_out_replaces_what_is_there(answers, capsys, tmp_path):
+    answers("fits")
+    (tmp_path / "handmade.json").write_text("old")
+    (tmp_path / "mine.txt").write_text("mine")
+    assert ziplan(capsys, *FIT, "--out", tmp_path).code == 0
+    assert json.loads((tmp_path / "handmade.json").read_text()) == {"stage": 3}
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_out_refuses_a_file(answers, capsys, tmp_path):
+    answers("fits")
+    (tmp_path / "file").write_text("mine")
+    ran = ziplan(capsys, *FIT, "--out", tmp_path / "file")
+    assert (ran.code, ran.out) == (2, "")
+    assert "is a file" in ran.err
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_nothing_half_written_is_left(answers, capsys, tmp_path, monkeypatch):
+    answers("fits")
+    (tmp_path / "handmade.json").write_text("old")
+
+    def refuse(source, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ziplan.cli.output.os.replace", refuse)
+    ran = ziplan(capsys, *FIT, "--out", tmp_path)
+    assert ran.code == 2
+    assert "No space left on device" in ran.err
+    assert os.listdir(tmp_path) == ["handmade.json"]
+    assert (tmp_path / "handmade.json").read_text() == "old"
+
+
+def test_a_plan_that_does_not_fit_is_not_written(answers, capsys, tmp_path):
+    answers("does_not_fit")
+    ran = ziplan(capsys, *FIT, "--out", tmp_path / "run")
+    assert ran.code == 1
+    assert not (tmp_path / "run").exists()
+    assert "not written out" in ran.out
+
+
+def test_a_plan_that_cannot_be_emitted_is_said(capsys, monkeypatch, tmp_path):
+    made = answer()
+
+    def refuse(*_):
+        raise CannotEmit("no tiles here")
+
+    monkeypatch.setattr(type(made.problem.runtime), "emit", refuse)
+    monkeypatch.setattr("ziplan.cli.fit.answer_to", lambda request: made)
+    assert "none: no tiles here" in ziplan(capsys, *FIT).out
+    ran = ziplan(capsys, *FIT, "--out", tmp_path)
+    assert (ran.code, ran.err) == (2, "ziplan: no tiles here\n")
+
+
+def test_explain_adds_the_derivation_and_the_ledger(answers, capsys):
+    answers("fits")
+    said = ziplan(capsys, *FIT, "--explain").out
+    assert "derivation" in said
+    assert "formulas of the ledger's lines" in said
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_answer_keeps_to_the_terminals_width(width, answers, capsys, monkeypatch):
+    answers("does_not_fit")
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = ziplan(capsys, *FIT).out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert 12 <= len(lines) <= 20
+
+
+def test_flags_become_settings(capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr("ziplan.cli.fit.answer_to", lambda request: asked.append(request) or answer())
+    ziplan(
+        capsys, *FIT, "--global-batch-size", 64, "--checkpointing", "full", "--optimizer", "adamw",
+        "--set", "tiers.dram.capacity=2 TiB", "--set", "nodes=4", "--objective", "wear", "--allow-tiling",
+    )  # fmt: skip
+    (request,) = asked
+    assert request.training == {
+        "sequence_length": 4096,
+        "global_batch_size": 64,
+        "activation_checkpointing": "full",
+        "optimizer": {"kind": "adamw"},
+    }
+    assert request.settings == ("tiers.dram.capacity=2 TiB", "nodes=4")
+    assert (request.objective, request.allow_tiling) == ("wear", True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("fit", "llama-3.1-8b", "dgx-a100-80g"), "--sequence-length"),
+        (("fit", "lama-3.1-8b", "dgx-a100-80g"), "did you mean `llama-3.1-8b`?"),
+        (("fit", "llama-3.1-8b", "dgx-a100-80"), "did you mean `dgx-a100-80g`?"),
+        ((*FIT, "--runtime", "deepsped"), "deepspeed"),
+        ((*FIT, "--set", "tiers.dram.capacity"), "KEY=VALUE"),
+        ((*FIT, "--set", "tiers.dram.capacty=1 TB"), "did you mean `capacity`?"),
+        ((*FIT, "--set", "tiers.dram.capacity=1 GB/s"), "ZP011"),
+        (("fit", "no/such/model.yaml", "dgx-a100-80g"), "no such file"),
+    ],
+)
+def test_wrong_input_is_told_with_its_remedy(arguments, said, capsys):
+    ran = ziplan(capsys, *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err

@@ -1,0 +1,174 @@
+"""The boundary: how every way of ending looks and exits; help, version, completion."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from cli.runs import FIT, process, ziplan
+
+from ziplan import __version__
+from ziplan.cli import main as entry
+from ziplan.cli.lazy import COMMANDS, loaded
+from ziplan.errors import BadInput, CannotEmit, Problem
+
+
+def raising(monkeypatch, error):
+    def raise_it(*_):
+        raise error
+
+    monkeypatch.setattr("ziplan.cli.fit.answer_to", raise_it)
+
+
+def test_version_and_help_are_the_answer(capsys):
+    assert ziplan(capsys, "--version").out == f"ziplan {__version__}\n"
+    helped = ziplan(capsys, "--help")
+    assert (helped.code, helped.err) == (0, "")
+
+
+def test_help_lists_what_exists_and_nothing_else(capsys):
+    listed = re.findall(r"^  ([a-z]+)  ", ziplan(capsys, "--help").out.partition("Commands:")[2], re.M)
+    assert listed == list(COMMANDS)
+    for name in listed:
+        assert loaded(name).name == name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_that_fits(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    helped = ziplan(capsys, name, "--help")
+    assert helped.code == 0
+    assert f"Usage: ziplan {name}" in helped.out
+    assert max(map(len, helped.out.splitlines())) <= 80
+
+
+def test_no_command_shows_the_help_and_is_an_error(capsys):
+    ran = ziplan(capsys)
+    assert ran.code == 2
+    assert "Commands:" in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("fti",), "Did you mean 'fit'?"),
+        (("fit", "a", "b", "--sequenc-length", "1"), "--sequenc"),
+        (("fit", "a", "b", "--sequence-length", "0"), "--sequence-length"),
+        (("fit", "a", "b", "--precision", "int8"), "--precision"),
+        (("fit", "a"), "CLUSTER"),
+    ],
+)
+def test_a_wrong_command_line_exits_2(arguments, said, capsys):
+    ran = ziplan(capsys, *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_every_problem_is_shown_sorted_with_its_caret(capsys, monkeypatch):
+    second = Problem(
+        "b.yaml",
+        2,
+        3,
+        "ZP012",
+        "unknown key `lenght`",
+        text="  lenght: 1",
+        length=6,
+        hint="did you mean `length`?",
+    )
+    first = Problem("a.yaml", 1, 1, "ZP010", "expected text, not 7", text="7", length=1)
+    raising(monkeypatch, BadInput(second, first))
+    ran = ziplan(capsys, *FIT)
+    assert (ran.code, ran.out) == (2, "")
+    assert (
+        ran.err
+        == """\
+a.yaml:1:1: ZP010 expected text, not 7
+  |
+1 | 7
+  | ^
+b.yaml:2:3: ZP012 unknown key `lenght`
+  |
+2 |   lenght: 1
+  |   ^^^^^^ did you mean `length`?
+"""
+    )
+
+
+def test_what_ziplan_refuses_is_one_sentence(capsys, monkeypatch):
+    raising(monkeypatch, CannotEmit("this runtime has no tiles"))
+    ran = ziplan(capsys, *FIT)
+    assert (ran.code, ran.out, ran.err) == (2, "", "ziplan: this runtime has no tiles\n")
+
+
+def test_an_interrupt_exits_130(capsys, monkeypatch):
+    raising(monkeypatch, KeyboardInterrupt())
+    assert ziplan(capsys, *FIT).code == 130
+
+
+def test_a_bug_says_that_it_is_one(capsys, monkeypatch):
+    monkeypatch.delenv("ZIPLAN_TRACEBACK", raising=False)
+    raising(monkeypatch, KeyError("surprise\nin two lines"))
+    ran = ziplan(capsys, *FIT)
+    assert (ran.code, ran.out) == (70, "")
+    assert ran.err.count("\n") == 1
+    assert "this is a bug in ziplan: KeyError" in ran.err
+    assert "ZIPLAN_TRACEBACK=1" in ran.err
+    monkeypatch.setenv("ZIPLAN_TRACEBACK", "1")
+    assert "Traceback (most recent call last)" in ziplan(capsys, *FIT).err
+
+
+def test_a_closed_pipe_is_no_error():
+    code = "from ziplan.cli.main import main; main()"
+    for arguments in (["explain", "article"], ["--help"], ["models", "list"]):
+        with subprocess.Popen(
+            [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as running:
+            running.stdout.close()
+            assert running.stderr.read() == b""
+            assert running.wait(60) == 0
+
+
+def test_a_full_disk_is_told_and_no_bug():
+    with open("/dev/full", "wb") as full:
+        ran = process("explain", "article", stdout=full)
+    assert ran.code == 2
+    assert "stdout" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_ascii_where_stdout_is_not_utf8():
+    ran = process("explain", "article", env={"PYTHONIOENCODING": "ascii"})
+    assert ran.code == 0
+    assert ran.out.isascii()
+    assert "8*P*T" in ran.out
+
+
+def test_colour_only_where_it_is_wanted():
+    assert "\x1b[" not in process("explain", "machine_balance").out
+    assert "\x1b[" in process("explain", "machine_balance", env={"FORCE_COLOR": "1"}).out
+    assert "\x1b[" not in process("explain", "machine_balance", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).out
+
+
+def test_a_shell_completes_commands_and_names():
+    def completed(words):
+        env = {"_ZIPLAN_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        return process(env=env).out.split()
+
+    assert "fit" in completed("ziplan f")
+    assert "llama-3.1-8b" in completed("ziplan fit llama-3.1")
+    assert "dgx-a100-80g" in completed("ziplan fit llama-3.1-8b dgx-a")
+    assert completed("ziplan fit --runtime de") == ["deepspeed"]
+
+
+def test_help_imports_no_more_than_the_command_line_needs():
+    code = (
+        "import sys; from ziplan.cli.main import run; run(['--help']);"
+        "print(sorted({'numpy', 'rich', 'yaml', 'torch', 'scipy'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_the_boundary_knows_the_clicks_of_every_typer():
+    assert entry.UsageError.__name__ == "ClickException"
