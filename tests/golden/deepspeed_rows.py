@@ -170,6 +170,21 @@ ROWS = {
             19.2e9,
         )
     ],
+    "gathered_param_bytes": [
+        ({"zero_stage": 3, "live_params": 1e9, "param_bytes_per_param": 2}, 2e9),
+        ({"zero_stage": 2, "live_params": 1e9, "param_bytes_per_param": 2}, 0),
+    ],
+    "step_gradient_bytes": [
+        (
+            {
+                "stepped_params": 1e9,
+                "grad_bytes_per_param": 2,
+                "fp32_bytes_per_param": 4,
+                "share": 0.5,
+            },
+            3e9,
+        )
+    ],
     "gathered_bytes_per_step": [
         (
             {

@@ -20,9 +20,9 @@ def resident_param_bytes(
 
 @law("DeepSpeed 0.19.8 runtime/zero/partitioned_param_coordinator.py:fetch_sub_module")
 def gathered_param_bytes(
-    zero_stage: Count, live_params: Params, param_bytes_per_param: BytesPerParam, dp_degree: Count
+    zero_stage: Count, live_params: Params, param_bytes_per_param: BytesPerParam
 ) -> Bytes:
-    """Parameters gathered at once in stage 3 (with one rank they are its own shard, unless offloaded)."""
+    """Parameters gathered at once in stage 3."""
     return where(zero_stage >= 3, param_bytes_per_param * live_params, 0.0)
 
 
@@ -68,10 +68,13 @@ def resident_optimizer_bytes(
 
 @law("DeepSpeed 0.19.8 runtime/zero/stage3.py:_prepare_fp32_grad_for_sub_group; stage_1_and_2.py:step")
 def step_gradient_bytes(
-    stepped_params: Params, grad_bytes_per_param: BytesPerParam, share: Ratio
+    stepped_params: Params,
+    grad_bytes_per_param: BytesPerParam,
+    fp32_bytes_per_param: BytesPerParam,
+    share: Ratio,
 ) -> Bytes:
     """The gradient of what one optimizer call updates on the GPU, flat and once more in fp32."""
-    return share * (grad_bytes_per_param + 4) * stepped_params
+    return share * (grad_bytes_per_param + fp32_bytes_per_param) * stepped_params
 
 
 @law("DeepSpeed 0.19.8 runtime/zero/stage3.py:_constant_buffered_norm2")

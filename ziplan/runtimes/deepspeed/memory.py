@@ -93,7 +93,6 @@ def _gpu_buffers(book: Ledger, f: Facts) -> None:
         live_params=played(model, plan, settings, lambda fetched, _: fetched.peak_live) / plan.tile_count
         + _persistent(model),
         param_bytes_per_param=f.element,
-        dp_degree=plan.dp_degree,
     )
     book.add("gathered parameters", f.gpu, ("forward", "backward"), live, knob="stage3_max_live_parameters")
     coalesced = apply(
@@ -136,6 +135,7 @@ def _gpu_step(book: Ledger, f: Facts) -> None:
         "fp32 gradient of one sub-group",
         stepped_params=f.sub_group,
         grad_bytes_per_param=f.element,
+        fp32_bytes_per_param=4.0,
         share=where(f.optimizer_on(f.gpu) > 0, 1.0, 0.0),
     )
     book.add("gradient of one sub-group", f.gpu, ("step",), gradient, knob="sub_group_size")
