@@ -41,6 +41,7 @@ def _plain(problem: Problem, dp_degree: float) -> Plan:
         dp_degree=dp_degree,
         placement=Placement(home, home, home, home),
         activation_checkpointing=float(Checkpointing.FULL),
+        prefetch_depth=0.0,
         sub_group_params=1e8,
     )
 
@@ -59,7 +60,7 @@ def _step_time(problem: Problem, gpus: float, best: Estimate) -> float | None:
     """Step time of the best plan without any offload on that many GPUs, at this plan's global batch."""
     node = problem.cluster.node
     nodes = max(problem.cluster.nodes, -int(-gpus // node.gpus_per_node))
-    if nodes > 1 and node.network is None or gpus > MOST_GPUS:
+    if (nodes > 1 and node.network is None) or gpus > MOST_GPUS:
         return None
     sequences = int(best.tokens_per_step / problem.workload.training.sequence_length)
     ranks = nodes * node.gpus_per_node

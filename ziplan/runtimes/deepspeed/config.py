@@ -134,7 +134,9 @@ def _offload(facts: Facts, nvme_path: str) -> dict[str, Any]:
     elif facts.optimizer_on(facts.host):
         section["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
         if facts.plan.zero_stage >= 3:
-            section["offload_optimizer"]["ratio"] = float(facts.optimizer_on(facts.host))
+            # DeepSpeed truncates (1 - ratio) x sub-groups: a hair less keeps the count that is meant.
+            share = facts.optimizer_on(facts.host)
+            section["offload_optimizer"]["ratio"] = 1.0 if share >= 1 else round(share - 1e-6, 6)
     return section
 
 

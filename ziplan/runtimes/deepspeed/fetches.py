@@ -96,8 +96,12 @@ def _visits(model: Model, layers: int, checkpointing: int, reentrant: bool) -> l
 
 
 def _layer(blocks: Sequence[Operator], layer: int) -> list[Visit]:
-    return [(operator, layer * per + copy) for operator in blocks for per in (_per_layer(operator, blocks),)
-            for copy in range(per)]
+    return [
+        (operator, layer * per + copy)
+        for operator in blocks
+        for per in (_per_layer(operator, blocks),)
+        for copy in range(per)
+    ]
 
 
 def _per_layer(operator: Operator, blocks: Sequence[Operator]) -> int:
@@ -184,7 +188,9 @@ class _Coordinator:
             self._gather(chosen)
 
     def _releasable(self, step: int) -> list[tuple[str, int, int]]:
-        names = {n for n in self.modules[step] if n not in self.persistent and self.fetched_for.get(n, -1) <= step}
+        names = {
+            n for n in self.modules[step] if n not in self.persistent and self.fetched_for.get(n, -1) <= step
+        }
         traversed = 0
         for module in self.modules[step + 1 :]:
             if traversed >= self.policy.reuse_distance or not names:
@@ -195,4 +201,6 @@ class _Coordinator:
 
     def result(self) -> Fetches:
         """The tally of the last micro-step."""
-        return Fetches(dict(self.counts), self.elements, self.peak_live, self.peak_tensors, self.largest_fetch)
+        return Fetches(
+            dict(self.counts), self.elements, self.peak_live, self.peak_tensors, self.largest_fetch
+        )

@@ -66,7 +66,9 @@ def knobs(model: Model, plan: Plan, nvme: str | None) -> Knobs:
         max_live=maximum((1 + depth) * layer, largest),
         # Twice a layer keeps its parameters from recomputation to backward.
         reuse_distance=where(plan.activation_checkpointing == Checkpointing.FULL, 2.0 * layer, 0.0),
-        reduce_bucket=maximum(minimum(float(largest_tensor(model)), LARGEST_REDUCE_BUCKET), SMALLEST_REDUCE_BUCKET),
+        reduce_bucket=maximum(
+            minimum(float(largest_tensor(model)), LARGEST_REDUCE_BUCKET), SMALLEST_REDUCE_BUCKET
+        ),
         params_on_nvme=on_nvme,
     )
 

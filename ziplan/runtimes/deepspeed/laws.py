@@ -34,7 +34,9 @@ def coalesced_fetch_bytes(
     return where((zero_stage >= 3) & (dp_degree > 1), param_bytes_per_param * fetched_params, 0.0)
 
 
-@law("DeepSpeed 0.19.8 runtime/zero/stage3.py:_setup_for_real_optimizer; stage_1_and_2.py:initialize_optimizer_states")
+@law(
+    "DeepSpeed 0.19.8 runtime/zero/stage3.py:_setup_for_real_optimizer; stage_1_and_2.py:initialize_optimizer_states"
+)
 def reduce_bucket_bytes(
     zero_stage: Count, reduce_bucket_params: Params, grad_bytes_per_param: BytesPerParam, bucket_count: Count
 ) -> Bytes:
@@ -78,7 +80,9 @@ def step_gradient_bytes(
 
 
 @law("DeepSpeed 0.19.8 runtime/zero/stage3.py:_constant_buffered_norm2")
-def gradient_norm_bytes(largest_shard_params: Params, norm_bytes_per_param: BytesPerParam, norm_chunk: Params) -> Bytes:
+def gradient_norm_bytes(
+    largest_shard_params: Params, norm_bytes_per_param: BytesPerParam, norm_chunk: Params
+) -> Bytes:
     """The fp64 copy that the gradient norm is computed from, at most one chunk."""
     return norm_bytes_per_param * minimum(largest_shard_params, norm_chunk)
 
@@ -131,7 +135,9 @@ def gathered_bytes_per_step(
 
 
 @law("DeepSpeed 0.19.8 runtime/comm/coalesced_collectives.py:reduce_scatter_coalesced")
-def reduced_bytes(params: Params, grad_bytes_per_param: BytesPerParam, dp_degree: Count, passes: Count) -> Bytes:
+def reduced_bytes(
+    params: Params, grad_bytes_per_param: BytesPerParam, dp_degree: Count, passes: Count
+) -> Bytes:
     """Gradient bytes that one rank exchanges; a reduce-scatter is one pass, an all-reduce two."""
     return passes * grad_bytes_per_param * params * (dp_degree - 1) / dp_degree
 
@@ -146,5 +152,3 @@ def host_link_bytes(params: Params, bytes_per_param: BytesPerParam, dp_degree: C
 def swapped_bytes(elements: Params, bytes_per_param: BytesPerParam, share: Ratio) -> Bytes:
     """Bytes of one rank that move between DRAM and NVMe."""
     return share * bytes_per_param * elements
-
-

@@ -37,14 +37,21 @@ NORM_BYTES, NORM_CHUNK = 8.0, 2.5e8
 
 def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
     """All lines of a plan. One instance of HBM is a GPU, of DRAM and NVMe a node."""
-    book, facts = Ledger(derivation), Facts(derivation, cluster, workload, plan)
-    for chapter in (_gpu_states, _gpu_buffers, _gpu_step, _gpu_activations, _gpu_overhead):
-        chapter(book, facts)
+    facts = Facts(derivation, cluster, workload, plan)
+    book = gpu_ledger(facts)
     if facts.host:
         for chapter in (_host_load, _host_states, _host_params, _host_optimizer_swap, _host_params_swap):
             chapter(book, facts)
     if facts.nvme:
         _flash(book, facts)
+    return book
+
+
+def gpu_ledger(facts: Facts) -> Ledger:
+    """The lines of one GPU's memory alone."""
+    book = Ledger(facts.derivation)
+    for chapter in (_gpu_states, _gpu_buffers, _gpu_step, _gpu_activations, _gpu_overhead):
+        chapter(book, facts)
     return book
 
 
@@ -71,7 +78,9 @@ def _gpu_states(book: Ledger, f: Facts) -> None:
         dp_degree=plan.dp_degree,
         share=1 - f.optimizer_off_gpu,
     )
-    book.add("gradients", f.gpu, ("backward", "step"), gradients, knob="zero_optimization.stage, offload_optimizer")
+    book.add(
+        "gradients", f.gpu, ("backward", "step"), gradients, knob="zero_optimization.stage, offload_optimizer"
+    )
     states = apply(
         laws.resident_optimizer_bytes,
         "master weights and moments on the GPU",
@@ -99,11 +108,19 @@ def _gpu_buffers(book: Ledger, f: Facts) -> None:
         laws.coalesced_fetch_bytes,
         "flat buffer of the largest gather",
         zero_stage=plan.zero_stage,
-        fetched_params=played(model, plan, settings, lambda fetched, _: fetched.largest_fetch) / plan.tile_count,
+        fetched_params=played(model, plan, settings, lambda fetched, _: fetched.largest_fetch)
+        / plan.tile_count,
         param_bytes_per_param=f.element,
         dp_degree=plan.dp_degree,
     )
-    book.add("gather buffer", f.gpu, ("forward", "backward"), coalesced, low=0.0, knob="stage3_prefetch_bucket_size")
+    book.add(
+        "gather buffer",
+        f.gpu,
+        ("forward", "backward"),
+        coalesced,
+        low=0.0,
+        knob="stage3_prefetch_bucket_size",
+    )
     bucket = apply(
         laws.reduce_bucket_bytes,
         "reduce bucket",
@@ -121,7 +138,9 @@ def _gpu_buffers(book: Ledger, f: Facts) -> None:
         share=where(plan.zero_stage >= 2, 1.0, 0.0),
         ranks_per_instance=1.0,
     )
-    book.add("gradient of the largest tensor", f.gpu, ("backward",), whole, knob="the model's vocabulary and width")
+    book.add(
+        "gradient of the largest tensor", f.gpu, ("backward",), whole, knob="the model's vocabulary and width"
+    )
 
 
 def _persistent(model: Model) -> float:
@@ -155,11 +174,18 @@ def _gpu_step(book: Ledger, f: Facts) -> None:
         share=f.swaps_optimizer,
         ranks_per_instance=1.0,
     )
-    book.add("gradients that cannot swap", f.gpu, ("backward", "step"), kept, knob="aio.block_size, dp_degree")
+    book.add(
+        "gradients that cannot swap", f.gpu, ("backward", "step"), kept, knob="aio.block_size, dp_degree"
+    )
 
 
 def _gpu_activations(book: Ledger, f: Facts) -> None:
-    apply, acts, model, training = f.derivation.apply, f.workload.activations, f.workload.model, f.workload.training
+    apply, acts, model, training = (
+        f.derivation.apply,
+        f.workload.activations,
+        f.workload.model,
+        f.workload.training,
+    )
     layers, sequence = float(model.layer_count), float(training.sequence_length)
     none = (
         acts.none_low + acts.attention_scores_low * sequence,
@@ -198,7 +224,9 @@ def _gpu_activations(book: Ledger, f: Facts) -> None:
         for whole, score in zip(none, scores, strict=True)
     ]
     book.add("recomputed layer", f.gpu, ("backward",), again[1], low=again[0], knob=knob)
-    widest = float(max(o.in_features + o.out_features for o in model.operators if o.block and o.kind == "linear"))
+    widest = float(
+        max(o.in_features + o.out_features for o in model.operators if o.block and o.kind == "linear")
+    )
     flowing = apply(
         activation_bytes,
         "gradients of activations in flight",
@@ -237,7 +265,11 @@ def _gpu_overhead(book: Ledger, f: Facts) -> None:
     book.add("CUDA context", f.gpu, every, CUDA_CONTEXT[1], low=CUDA_CONTEXT[0])
     many = where(f.plan.dp_degree > 1, 1.0, 0.0)
     book.add(
-        "collective buffers", f.gpu, RUNNING, many * COLLECTIVE_BUFFERS[1], low=many * COLLECTIVE_BUFFERS[0],
+        "collective buffers",
+        f.gpu,
+        RUNNING,
+        many * COLLECTIVE_BUFFERS[1],
+        low=many * COLLECTIVE_BUFFERS[0],
         knob="NCCL_BUFFSIZE",
     )
     capacity = f.cluster.node.tiers[f.gpu].capacity
@@ -249,7 +281,11 @@ def _host_load(book: Ledger, f: Facts) -> None:
     assert f.host
     apply = f.derivation.apply
     book.add(
-        "processes and libraries", f.host, ("load", *RUNNING), f.ranks * PROCESS[1], low=f.ranks * PROCESS[0],
+        "processes and libraries",
+        f.host,
+        ("load", *RUNNING),
+        f.ranks * PROCESS[1],
+        low=f.ranks * PROCESS[0],
         knob="ranks per node",
     )
     whole = apply(
@@ -260,7 +296,14 @@ def _host_load(book: Ledger, f: Facts) -> None:
         share=1 - f.stage3,
         ranks_per_instance=f.ranks,
     )
-    book.add("model on every rank", f.host, ("load",), whole, low=whole * f.element / 4.0, knob="torch_dtype, stage")
+    book.add(
+        "model on every rank",
+        f.host,
+        ("load",),
+        whole,
+        low=whole * f.element / 4.0,
+        knob="torch_dtype, stage",
+    )
     files = f.ranks * f.stage3 * min(CHECKPOINT_FILE, f.element * f.params)
     book.add("checkpoint file on every rank", f.host, ("load",), files, low=0.0, knob="max_shard_size")
 
@@ -301,7 +344,11 @@ def _host_states(book: Ledger, f: Facts) -> None:
     # Below stage 3 the buffer exists only when gradients are accumulated.
     needed = where((plan.zero_stage >= 3) | (plan.accumulation_steps > 1), 1.0, 0.0)
     book.add(
-        "gradient accumulation buffer", f.host, RUNNING, accumulated * needed, pinned=True,
+        "gradient accumulation buffer",
+        f.host,
+        RUNNING,
+        accumulated * needed,
+        pinned=True,
         knob="data_types.grad_accum_dtype",
     )
     checkpoints = apply(
@@ -314,7 +361,11 @@ def _host_states(book: Ledger, f: Facts) -> None:
         ranks_per_instance=f.ranks,
     )
     book.add(
-        "activation checkpoints", f.host, ("forward", "backward"), checkpoints, pinned=True,
+        "activation checkpoints",
+        f.host,
+        ("forward", "backward"),
+        checkpoints,
+        pinned=True,
         knob="activation_checkpointing.cpu_checkpointing",
     )
 
@@ -358,7 +409,11 @@ def _host_optimizer_swap(book: Ledger, f: Facts) -> None:
         ranks_per_instance=f.ranks,
     )
     book.add(
-        "optimizer swap buffers", f.host, RUNNING, buffers, pinned=True,
+        "optimizer swap buffers",
+        f.host,
+        RUNNING,
+        buffers,
+        pinned=True,
         knob="sub_group_size, offload_optimizer.buffer_count",
     )
 
@@ -376,7 +431,11 @@ def _host_params_swap(book: Ledger, f: Facts) -> None:
         ranks_per_instance=f.ranks,
     )
     book.add(
-        "parameter swap buffers", f.host, RUNNING, buffers, pinned=True,
+        "parameter swap buffers",
+        f.host,
+        RUNNING,
+        buffers,
+        pinned=True,
         knob="offload_param.buffer_size, buffer_count",
     )
     written = apply(
@@ -388,7 +447,9 @@ def _host_params_swap(book: Ledger, f: Facts) -> None:
         share=on_nvme,
         ranks_per_instance=f.ranks,
     )
-    book.add("parameter write-back buffer", f.host, RUNNING, written, pinned=True, knob="sub_group_size, dp_degree")
+    book.add(
+        "parameter write-back buffer", f.host, RUNNING, written, pinned=True, knob="sub_group_size, dp_degree"
+    )
     small = apply(
         held_bytes,
         "16-bit shards too small to swap",
@@ -429,4 +490,6 @@ def _flash(book: Ledger, f: Facts) -> None:
         share=f.swaps_optimizer,
         ranks_per_instance=f.ranks,
     )
-    book.add("gradient files", f.nvme, ("backward", "step", "save"), gradients, knob="offload_optimizer.device")
+    book.add(
+        "gradient files", f.nvme, ("backward", "step", "save"), gradients, knob="offload_optimizer.device"
+    )

@@ -81,7 +81,12 @@ def largest_sub_group(model: Model, dp_degree: float, sub_group_params: float) -
     Tensors join in the order of the modules until the asked size is reached, so a sub-group
     overshoots by at most one shard.
     """
-    return each(lambda dp, size: _largest_sub_group(model, dp, size), dp_degree, sub_group_params)
+    return each(lambda dp, size: max(_sub_groups(model, dp, size)), dp_degree, sub_group_params)
+
+
+def sub_group_count(model: Model, dp_degree: float, sub_group_params: float) -> float:
+    """How many sub-groups one rank steps through."""
+    return each(lambda dp, size: float(len(_sub_groups(model, dp, size))), dp_degree, sub_group_params)
 
 
 def _in_module_order(model: Model) -> Iterator[int]:
@@ -98,10 +103,12 @@ def _in_module_order(model: Model) -> Iterator[int]:
 
 
 @lru_cache(maxsize=256)
-def _largest_sub_group(model: Model, dp_degree: float, sub_group_params: float) -> float:
-    largest = group = 0
+def _sub_groups(model: Model, dp_degree: float, sub_group_params: float) -> tuple[float, ...]:
+    """Elements of each sub-group of one rank."""
+    groups, group = [], 0
     for elements in _in_module_order(model):
         group += -(-elements // int(dp_degree))
         if group >= sub_group_params:
-            largest, group = max(largest, group), 0
-    return float(max(largest, group))
+            groups.append(float(group))
+            group = 0
+    return tuple([*groups, float(group)] if group else groups)

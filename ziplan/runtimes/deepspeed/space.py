@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ziplan.hardware.cluster import Cluster
-from ziplan.laws.law import where
+from ziplan.laws.law import Derivation, ceil, maximum, minimum, where
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import played
-from ziplan.laws.law import Derivation
-from ziplan.runtimes.runtime import Axis
+from ziplan.runtimes.deepspeed.memory import gpu_ledger
+from ziplan.runtimes.deepspeed.shards import sub_group_count
+from ziplan.runtimes.runtime import RUNNING, Axis
 from ziplan.workload.training import Workload
 
 SUB_GROUPS = (1e9, 1e8, 1e7)
@@ -30,7 +33,9 @@ def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Se
     tiles = (1.0, 2.0, 4.0, 8.0, 16.0) if code_changes else (1.0,)
     return (
         Axis("placement", tuple(_placements(names.gpu, names.host, names.nvme, code_changes))),
-        Axis("checkpointing", tuple({"activation_checkpointing": float(Checkpointing.named(m))} for m in modes)),
+        Axis(
+            "checkpointing", tuple({"activation_checkpointing": float(Checkpointing.named(m))} for m in modes)
+        ),
         Axis("prefetch", ({"prefetch_depth": 1.0}, {"prefetch_depth": 0.0})),
         Axis("sub-group", tuple({"sub_group_params": size} for size in SUB_GROUPS)),
         Axis("tiles", tuple({"tile_count": count} for count in tiles)),
@@ -45,16 +50,25 @@ def _placements(gpu: str, host: str | None, nvme: str | None, code_changes: bool
     choices += [_choice(stage, gpu, host, gpu) for stage in (1, 2) if host]
     choices += [_choice(3, gpu, tier, gpu) for tier in outer]
     choices += [_choice(3, params, tier, gpu) for params in outer for tier in (gpu, *outer)]
+    choices += [_twin_flow(params, gpu, host) for params in (gpu, host) if host]
     # Only an optimizer on NVMe has a swap to pipeline.
     choices += [{**c, "optimizer_buffer_count": 12.0} for c in list(choices) if _homes(c)[1] == nvme]
     if code_changes and host:
-        choices += [{**c, "placement": replace(c["placement"], checkpoints={host: 1.0})} for c in list(choices)]
+        choices += [
+            {**c, "placement": replace(c["placement"], checkpoints={host: 1.0})} for c in list(choices)
+        ]
     return choices
 
 
 def _choice(stage: int, params: str, optimizer: str, checkpoints: str) -> Mapping[str, Any]:
     placement = Placement({params: 1.0}, {optimizer: 1.0}, {optimizer: 1.0}, {checkpoints: 1.0})
     return {"zero_stage": float(stage), "placement": placement, "optimizer_buffer_count": 4.0}
+
+
+def _twin_flow(params: str, gpu: str, host: str) -> Mapping[str, Any]:
+    """An optimizer on both sides; `settle` finds the share."""
+    both = {gpu: 0.5, host: 0.5}
+    return {**_choice(3, params, host, gpu), "placement": Placement({params: 1.0}, both, both, {gpu: 1.0})}
 
 
 def _homes(choice: Mapping[str, Any]) -> tuple[str, str]:
@@ -70,6 +84,9 @@ def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
     0.19.8 asserts in its second iteration when they are.
     """
     facts = Facts(Derivation(record=False), cluster, workload, plan)
+    if np.any(_mixed(facts)):
+        plan = replace(plan, placement=_share_of_host(facts))
+        facts = replace(facts, plan=plan)
     on_nvme = facts.knobs.params_on_nvme
     live = played(workload.model, plan, facts.knobs, lambda fetched, _: float(fetched.peak_tensors))
     return replace(
@@ -77,8 +94,32 @@ def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
         prefetch_depth=plan.prefetch_depth * (1 - on_nvme) * facts.stage3,
         param_buffer_count=where(on_nvme > 0, live + SPARE_BUFFERS, 0.0),
         optimizer_buffer_count=where(facts.swaps_optimizer > 0, plan.optimizer_buffer_count, 0.0),
-        sub_group_params=plan.sub_group_params,
     )
+
+
+def _mixed(facts: Facts) -> float:
+    """1 where the optimizer lives on the GPU and on the host (DeepSpeed's `ratio`)."""
+    return where((facts.optimizer_on(facts.gpu) > 0) & (facts.optimizer_on(facts.host) > 0), 1.0, 0.0)
+
+
+def _share_of_host(facts: Facts) -> Placement:
+    """The placement with the smallest share of the optimizer on the host that the GPU's memory allows.
+
+    What a GPU needs falls along a line with that share, by the state of a rank, so the share at
+    which it just fits follows from the need at any other one. It acts on whole sub-groups.
+    """
+    placement, capacity = facts.plan.placement, facts.cluster.node.tiers[facts.gpu].capacity
+    book = gpu_ledger(facts)
+    lacking = maximum(*(book.need(facts.gpu, phase)[1] for phase in RUNNING)) - capacity
+    whole = facts.states * facts.params / facts.plan.dp_degree
+    groups = sub_group_count(facts.workload.model, facts.plan.dp_degree, facts.plan.sub_group_params)
+    share = facts.optimizer_on(facts.host) + lacking / whole
+    stepped = maximum(1.0, minimum(ceil(share * groups), groups)) / groups
+    host = where(_mixed(facts) > 0, stepped, facts.optimizer_on(facts.host))
+    gpu = where(_mixed(facts) > 0, 1 - stepped, facts.optimizer_on(facts.gpu))
+    assert facts.host
+    homes = {**placement.optimizer, facts.host: host, facts.gpu: gpu}
+    return replace(placement, grads=homes, optimizer=homes)
 
 
 def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:

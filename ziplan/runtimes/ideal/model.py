@@ -58,7 +58,9 @@ def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: P
     return book
 
 
-def _working_set(book: Ledger, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> None:
+def _working_set(
+    book: Ledger, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan
+) -> None:
     model, acts, hbm = workload.model, workload.activations, _hbm(cluster)
     layers = derivation.apply(
         resident_layer_bytes,
@@ -72,8 +74,12 @@ def _working_set(book: Ledger, derivation: Derivation, cluster: Cluster, workloa
     whole = acts.none_low + acts.attention_scores_low * workload.training.sequence_length
     full, selective = _mode(plan, Checkpointing.FULL), _mode(plan, Checkpointing.SELECTIVE)
     parts = (
-        ("activations", float(model.layer_count), full * checkpoint + selective * acts.selective_low
-         + (1 - full - selective) * whole, ("forward", "backward")),
+        (
+            "activations",
+            float(model.layer_count),
+            full * checkpoint + selective * acts.selective_low + (1 - full - selective) * whole,
+            ("forward", "backward"),
+        ),
         ("recomputed layer", 1.0, full * whole, ("backward",)),
     )
     for name, count, per_token, phases in parts:
@@ -115,7 +121,9 @@ def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: 
         streamed_bytes_per_param, param_bytes_per_param=PARAM_BYTES, param_loads=PARAM_LOADS
     )
     climbed = derivation.apply(
-        parameter_traffic, "parameters climbing in one micro-step", params=float(workload.model.params),
+        parameter_traffic,
+        "parameters climbing in one micro-step",
+        params=float(workload.model.params),
         streamed_bytes_per_param=streamed,
     )
     gathered = derivation.apply(
@@ -172,15 +180,26 @@ def _pass(cluster: Cluster, workload: Workload, plan: Plan) -> Segment:
     """Adam reads and writes 12 bytes per parameter where the state lives, and updates beside it."""
     params = float(workload.model.params)
     ranks = minimum(float(cluster.node.gpus_per_node), plan.dp_degree)
-    demands = [Demand("GPU optimizer", f"{_hbm(cluster)}.read", _state(plan, _hbm(cluster)) * 2 * STATE_BYTES * params / plan.dp_degree)]
+    demands = [
+        Demand(
+            "GPU optimizer",
+            f"{_hbm(cluster)}.read",
+            _state(plan, _hbm(cluster)) * 2 * STATE_BYTES * params / plan.dp_degree,
+        )
+    ]
     updating = 0.0
     for name in _outer(cluster):
         share = _state(plan, name)
         updating = updating + share * params / plan.dp_degree * ranks
         if cluster.node.tiers[name].medium == "nvme":
             moved = share * STATE_BYTES * params / plan.dp_degree
-            demands += [Demand("optimizer read", f"{name}.swap_read", moved), Demand("optimizer write", f"{name}.swap_write", moved)]
-    return Segment("optimizer step", 1.0, (tuple(demands), (Demand("CPU optimizer", "cpu_optimizer", updating),)))
+            demands += [
+                Demand("optimizer read", f"{name}.swap_read", moved),
+                Demand("optimizer write", f"{name}.swap_write", moved),
+            ]
+    return Segment(
+        "optimizer step", 1.0, (tuple(demands), (Demand("CPU optimizer", "cpu_optimizer", updating),))
+    )
 
 
 def _state(plan: Plan, tier: str) -> float:
@@ -200,7 +219,9 @@ def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Se
     tiles = (1.0, 2.0, 4.0, 8.0, 16.0) if code_changes else (1.0,)
     return (
         Axis("placement", tuple(homes)),
-        Axis("checkpointing", tuple({"activation_checkpointing": float(Checkpointing.named(m))} for m in modes)),
+        Axis(
+            "checkpointing", tuple({"activation_checkpointing": float(Checkpointing.named(m))} for m in modes)
+        ),
         Axis("prefetch", ({"prefetch_depth": 1.0},)),
         Axis("tiles", tuple({"tile_count": count} for count in tiles)),
     )
@@ -221,4 +242,6 @@ def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
 
 def emit(cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = "") -> dict[str, str]:
     """There is no such runtime to configure."""
-    raise CannotEmit("the ideal runtime is a bound, not a program: plan with --runtime deepspeed to get a config")
+    raise CannotEmit(
+        "the ideal runtime is a bound, not a program: plan with --runtime deepspeed to get a config"
+    )
