@@ -100,7 +100,9 @@ def tier_tests(
             hiding_margin=margin,
             owner_fetch_time=owner,
             striped_fetch_time=fetch,
-            prefetch_depth_owner=apply(prefetch_depth, f"{name}, owner", fetch_time=owner, layer_time=forward),
+            prefetch_depth_owner=apply(
+                prefetch_depth, f"{name}, owner", fetch_time=owner, layer_time=forward
+            ),
             prefetch_depth_striped=apply(
                 prefetch_depth, f"{name}, striped", fetch_time=fetch, layer_time=forward
             ),

@@ -31,7 +31,9 @@ MODEL_FLOPS = 6.0
 """FLOPs per parameter and token by the convention that counts no recomputation and no attention."""
 
 
-def estimate(cluster: Cluster, workload: Workload, runtime: Runtime, plan: Plan, record: bool = True) -> Estimate:
+def estimate(
+    cluster: Cluster, workload: Workload, runtime: Runtime, plan: Plan, record: bool = True
+) -> Estimate:
     """Everything predicted about `plan`, or, with arrays in its fields, about a grid of plans.
 
     With `record`, the laws applied are kept, and the article's tests and ceilings worked out;
@@ -187,7 +189,12 @@ def _lifetime(
 ) -> float | None:
     for name, tier in cluster.node.tiers.items():
         written = traffic.get(name, (0.0, 0.0))[1]
-        if tier.medium == "nvme" and tier.drive is not None and tier.drive.endurance is not None and written > 0:
+        if (
+            tier.medium == "nvme"
+            and tier.drive is not None
+            and tier.drive.endurance is not None
+            and written > 0
+        ):
             return derivation.apply(
                 drive_lifetime,
                 name,

@@ -34,8 +34,8 @@ ADAM_BANDWIDTH = (36e9, 22e9, 51e9)
 """Bytes per second that users' CPU optimizers were seen to move: (value, low, high)."""
 
 ADAM_SOURCE = (
-    "neither `cpu.adam_params_per_s` nor the DRAM bandwidth is stated: 22 to 51 GB/s at 28 bytes per parameter, "
-    "as users' step times give (https://github.com/deepspeedai/DeepSpeed/issues/6834 and 1635)"
+    "neither `cpu.adam_params_per_s` nor the DRAM bandwidth is stated: 22 to 51 GB/s at 28 bytes per "
+    "parameter, as users' step times give (https://github.com/deepspeedai/DeepSpeed/issues/6834 and 1635)"
 )
 
 UNLIMITED = float("inf")
@@ -50,7 +50,12 @@ class Rates:
     def __init__(
         self, derivation: Derivation, cluster: Cluster, precision: Precision, runtime: Runtime, ranks: float
     ) -> None:
-        self._derivation, self._cluster, self._precision, self._runtime = derivation, cluster, precision, runtime
+        self._derivation, self._cluster, self._precision, self._runtime = (
+            derivation,
+            cluster,
+            precision,
+            runtime,
+        )
         self._node, self._gpus = cluster.node, ranks
         self.ranks_per_node = min(float(cluster.node.gpus_per_node), ranks)
         self._known: dict[str, float] = {}
@@ -87,7 +92,9 @@ class Rates:
             )
         peak = gpu.peak_flops_per_s[precision]
         share, low, high = ACHIEVABLE_SHARE
-        self._assume("gpu.sustained_flops_per_s", share * peak, "FLOP/s", ACHIEVABLE_SOURCE, low * peak, high * peak)
+        self._assume(
+            "gpu.sustained_flops_per_s", share * peak, "FLOP/s", ACHIEVABLE_SOURCE, low * peak, high * peak
+        )
         return share * peak
 
     def _cpu_optimizer(self) -> float:
@@ -132,7 +139,9 @@ class Rates:
         if self.ranks_per_node <= 1 or host is None:
             return UNLIMITED
         rate = self._path("GPU to GPU over the host", host.via)
-        self._assume("fabric", rate, "B/s", "no fabric stated: GPUs exchange over their host links", None, None)
+        self._assume(
+            "fabric", rate, "B/s", "no fabric stated: GPUs exchange over their host links", None, None
+        )
         return rate
 
     def _share(self, label: str, link: str) -> float:
@@ -149,8 +158,10 @@ class Rates:
         rate = start
         for link in links:
             share = self._share(f"{label}: {link}", link)
-            rate = share if rate == UNLIMITED else self._derivation.apply(
-                path_bandwidth, label, near_bandwidth=share, far_bandwidth=rate
+            rate = (
+                share
+                if rate == UNLIMITED
+                else self._derivation.apply(path_bandwidth, label, near_bandwidth=share, far_bandwidth=rate)
             )
         return rate
 
@@ -166,7 +177,9 @@ class Rates:
             return tier.read_bandwidth if tier.read_bandwidth is not None else UNLIMITED
         if stated is None and direction == "write" and tier.read_bandwidth is not None:
             source = "no sustained write rate is known for the drive: taken as its read rate, an upper bound"
-            self._assume(f"tiers.{name}.write_bandwidth", tier.read_bandwidth, "B/s", source, None, tier.read_bandwidth)
+            self._assume(
+                f"tiers.{name}.write_bandwidth", tier.read_bandwidth, "B/s", source, None, tier.read_bandwidth
+            )
             return tier.read_bandwidth
         if stated is None:
             raise BadInput.of(

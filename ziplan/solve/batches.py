@@ -26,7 +26,9 @@ def batch_axes(cluster: Cluster, workload: Workload, dp_degree: int) -> tuple[Ax
     if training.global_batch_size is not None:
         per_rank = _per_rank(training.global_batch_size, dp_degree)
         pairs = [(micro, per_rank // micro) for micro in range(1, per_rank + 1) if per_rank % micro == 0]
-        pairs = [pair for pair in pairs if _asked(pair, training.micro_batch_size, training.accumulation_steps)]
+        pairs = [
+            pair for pair in pairs if _asked(pair, training.micro_batch_size, training.accumulation_steps)
+        ]
         if not pairs:
             _refuse(workload, dp_degree)
         largest = _largest_micro_batch(cluster, workload)

@@ -119,7 +119,9 @@ def _shorter_sequence(problem: Problem) -> Change | None:
         shorter //= 2
         training = problem.workload.training.model_copy(update={"sequence_length": shorter})
         if _solved(replace(problem, workload=replace(problem.workload, training=training))) is not None:
-            return Change("training.sequence_length", str(length), str(shorter), f"fits with sequences of {shorter}")
+            return Change(
+                "training.sequence_length", str(length), str(shorter), f"fits with sequences of {shorter}"
+            )
     return None
 
 
@@ -130,8 +132,10 @@ def _that_speed_it_up(problem: Problem, best: Estimate) -> Iterator[Change]:
     for name, tier in problem.cluster.node.tiers.items():
         if tier.scope != "node":
             continue
-        doubled = {"capacity": 2 * tier.capacity}
-        tried.append((f"tiers.{name}.capacity", show(tier.capacity, "B"), show(2 * tier.capacity, "B"), name, doubled))
+        doubled: dict[str, float | None] = {"capacity": 2 * tier.capacity}
+        tried.append(
+            (f"tiers.{name}.capacity", show(tier.capacity, "B"), show(2 * tier.capacity, "B"), name, doubled)
+        )
         if tier.drive is not None and tier.drive_count and tier.read_bandwidth:
             tried.append(_twice_the_drives(name, tier))
     for path, before, after, name, update in tried:

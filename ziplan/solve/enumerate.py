@@ -76,7 +76,11 @@ def scores(problem: Problem, grid: Grid, chunk: Sequence[Sequence[int]]) -> tupl
     shape = tuple(len(piece) for piece in chunk)
     rank = np.where(answer.fits, FITS, np.where(answer.may_fit, TIGHT, DOES_NOT_FIT))
     cost = np.where(rank == DOES_NOT_FIT, answer.overflow, objective(problem, answer))
-    return (np.broadcast_to(rank, shape), np.broadcast_to(cost, shape), np.broadcast_to(plans.accumulation_steps, shape))
+    return (
+        np.broadcast_to(rank, shape),
+        np.broadcast_to(cost, shape),
+        np.broadcast_to(plans.accumulation_steps, shape),
+    )
 
 
 def objective(problem: Problem, answer: Estimate) -> float:
@@ -106,4 +110,3 @@ def evaluated(problem: Problem, grid: Grid, candidate: Candidate) -> Estimate:
     """The full estimate of a candidate."""
     plan = problem.runtime.settle(problem.cluster, problem.workload, grid.plan(candidate.place))
     return estimate(problem.cluster, problem.workload, problem.runtime, plan)
-

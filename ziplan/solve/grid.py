@@ -79,11 +79,12 @@ def _cut(pieces: list[range], axis: int) -> Iterator[list[range]]:
 
 def _placements(column: Sequence[Placement], shape: tuple[int, ...]) -> Placement:
     """One placement whose fractions are arrays along the axis."""
-    stacked = {}
+    stacked: dict[str, Any] = {}
     for field in fields(Placement):
         homes = [getattr(placement, field.name) for placement in column]
         tiers = list(dict.fromkeys(tier for home in homes for tier in home))
         stacked[field.name] = {
-            tier: np.asarray([home.get(tier, 0.0) for home in homes], dtype=float).reshape(shape) for tier in tiers
+            tier: np.asarray([home.get(tier, 0.0) for home in homes], dtype=float).reshape(shape)
+            for tier in tiers
         }
     return Placement(**stacked)

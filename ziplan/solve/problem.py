@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from ziplan.estimate import Estimate
 from ziplan.hardware.cluster import Cluster
@@ -26,7 +26,7 @@ class Problem:
     workload: Workload
     runtime: Runtime
     objective: Objective = "time"
-    fixed: Mapping[str, float] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
     allow_tiling: bool = False
 
 

@@ -81,11 +81,13 @@ def _notes(best: Estimate, changed: bool) -> tuple[str, ...]:
     if training.global_batch_size is None and training.accumulation_steps is None:
         sequences = int(best.plan.micro_batch_size * best.plan.accumulation_steps * best.plan.dp_degree)
         notes.append(
-            f"global batch of {sequences} sequences chosen by the solver: the fewest accumulation steps within "
-            "5 % of the best throughput, at most 4,194,304 tokens a step"
+            f"global batch of {sequences} sequences chosen by the solver: the fewest accumulation steps "
+            "within 5 % of the best throughput, at most 4,194,304 tokens a step"
         )
     if changed and best.plan.tile_count > 1:
         notes.append(f"needs a change in the model: the widest linears in {int(best.plan.tile_count)} tiles")
     if changed and any(best.plan.placement.checkpoints.get(n, 0) > 0 for n in best.memory if n != _gpu(best)):
-        notes.append("needs a change in the model: layers checkpointed by deepspeed.checkpointing, kept on the host")
+        notes.append(
+            "needs a change in the model: layers checkpointed by deepspeed.checkpointing, kept on the host"
+        )
     return tuple(notes)

@@ -69,6 +69,9 @@ def _fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) 
     return Fetches(counts, elements, played.peak_live, played.peak_tensors, played.largest_fetch)
 
 
+Tensor = tuple[str, int, int]
+"""A parameter tensor: its operator's name, which copy of it, which tensor of the copy."""
+
 Visit = tuple[Operator, int]
 """A module reached by forward or backward: its operator and which copy of it."""
 
@@ -125,11 +128,11 @@ class _Coordinator:
         self.modules = [self._tensors(visit) for visit in order]
         self.sizes = {name: size for module in self.modules for name, size in module.items()}
         self.operator_of = {name: name[0] for name in self.sizes}
-        self.live: set[tuple[str, int, int]] = set()
+        self.live: set[Tensor] = set()
         self.persistent = {n for n, size in self.sizes.items() if size <= policy.persistence_threshold}
         self.start()
 
-    def _tensors(self, visit: Visit) -> dict[tuple[str, int, int], int]:
+    def _tensors(self, visit: Visit) -> dict[Tensor, int]:
         operator, copy = visit
         tensors = {(operator.name, copy, i): size for i, size in enumerate(operator.tensors)}
         if operator.shared_with:
@@ -139,7 +142,7 @@ class _Coordinator:
     def start(self) -> None:
         """Begin a micro-step: the whole trace lies ahead."""
         self.ahead = deque((name, step) for step, module in enumerate(self.modules) for name in module)
-        self.fetched_for: dict[tuple[str, int, int], int] = {}
+        self.fetched_for: dict[Tensor, int] = {}
         self.counts: Counter[str] = Counter()
         self.elements = 0.0
         self.peak_live = 0.0
@@ -155,7 +158,7 @@ class _Coordinator:
         for name in self._releasable(step):
             self.live.discard(name)
 
-    def _gather(self, names: Sequence[tuple[str, int, int]]) -> None:
+    def _gather(self, names: Sequence[Tensor]) -> None:
         fetched = sum(self.sizes[name] for name in names if name not in self.persistent)
         self.live.update(names)
         self.elements += fetched
@@ -165,8 +168,9 @@ class _Coordinator:
         self.peak_live = max(self.peak_live, sum(self.sizes[name] for name in swappable))
         self.peak_tensors = max(self.peak_tensors, len(swappable))
 
-    def _take_from_trace(self, names: Sequence[tuple[str, int, int]]) -> None:
-        wanted, taken = set(names), set()
+    def _take_from_trace(self, names: Sequence[Tensor]) -> None:
+        wanted: set[Tensor] = set(names)
+        taken: set[Tensor] = set()
         while self.ahead and len(taken) < len(wanted):
             name, step = self.ahead.popleft()
             self.fetched_for[name] = step
@@ -176,7 +180,7 @@ class _Coordinator:
         if self.policy.prefetch_bucket <= 0:
             return
         room = min(self.policy.max_live - sum(self.sizes[n] for n in self.live), self.policy.prefetch_bucket)
-        chosen: list[tuple[str, int, int]] = []
+        chosen: list[Tensor] = []
         elements = 0
         while self.ahead and elements < room:
             name, step = self.ahead.popleft()
@@ -187,7 +191,7 @@ class _Coordinator:
         if chosen:
             self._gather(chosen)
 
-    def _releasable(self, step: int) -> list[tuple[str, int, int]]:
+    def _releasable(self, step: int) -> list[Tensor]:
         names = {
             n for n in self.modules[step] if n not in self.persistent and self.fetched_for.get(n, -1) <= step
         }

@@ -35,7 +35,8 @@ def coalesced_fetch_bytes(
 
 
 @law(
-    "DeepSpeed 0.19.8 runtime/zero/stage3.py:_setup_for_real_optimizer; stage_1_and_2.py:initialize_optimizer_states"
+    "DeepSpeed 0.19.8 runtime/zero/stage3.py:_setup_for_real_optimizer; "
+    "stage_1_and_2.py:initialize_optimizer_states"
 )
 def reduce_bucket_bytes(
     zero_stage: Count, reduce_bucket_params: Params, grad_bytes_per_param: BytesPerParam, bucket_count: Count

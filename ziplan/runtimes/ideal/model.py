@@ -39,8 +39,11 @@ def _hbm(cluster: Cluster) -> str:
 def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
     """States at 16 bytes per parameter, the layers in flight, activations and logits."""
     book, model = Ledger(derivation), workload.model
-    kinds = (("parameters", "params", PARAM_BYTES), ("gradients", "grads", GRAD_BYTES))
-    kinds += (("optimizer state", "optimizer", STATE_BYTES),)
+    kinds = (
+        ("parameters", "params", PARAM_BYTES),
+        ("gradients", "grads", GRAD_BYTES),
+        ("optimizer state", "optimizer", STATE_BYTES),
+    )
     for name, tier in cluster.node.tiers.items():
         ranks = 1.0 if tier.scope == "gpu" else minimum(float(cluster.node.gpus_per_node), plan.dp_degree)
         for title, field, bytes_per_param in kinds:
