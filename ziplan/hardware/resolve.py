@@ -114,7 +114,9 @@ def _put(place: Held, change: Change) -> Iterator[Problem]:
         return
     top = hold(change.value, change.origin)
     known = known_keys(Node, change.path[:-1])
-    if name not in place.parts and name not in known and (known or top.parts is None):
+    # A new tier or link must be whole; a new rate of a GPU is a single value.
+    halves = top.parts is None and bool(known_keys(Node, change.path))
+    if name not in place.parts and name not in known and (known or halves):
         yield _no_such(change, len(change.path) - 1, place.parts)
         return
     place.parts[name] = merged(place.parts[name], top) if name in place.parts else top
