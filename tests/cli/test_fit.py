@@ -122,6 +122,7 @@ def test_a_plan_that_does_not_fit_is_not_written(answers, capsys, tmp_path):
     assert ran.code == 1
     assert not (tmp_path / "run").exists()
     assert "not written out" in ran.out
+    assert "files" not in ziplan(capsys, *FIT).out
 
 
 def test_a_plan_that_cannot_be_emitted_is_said(capsys, monkeypatch, tmp_path):

@@ -112,7 +112,7 @@ def estimate(hbm=(50 * GB, 60 * GB), **changes):
         derivation=derivation,
         tiers={
             "hbm": TierTest(2e12, 62.5, 16384.0, 31.25, 262.0, 1e-4, 1e-4, 1.0, 1.0),
-            "dram": TierTest(25e9, 12480.0, 16384.0, 6240.0, 1.31, 8e-3, 5e-4, 1.0, 1.0),
+            "dram": TierTest(25e9, 12480.0, 16384.0, 6240.0, 21.0, 8e-3, 5e-4, 1.0, 1.0),
         },
         limits=Limits(6e10, 40960.0, 1.4e10, 3.2e7, 16.0, 31557600.0, 20.0),
         assumptions=(Assumption("cuda_context", 1 * GB, "B", "assumed", "a guess", 0.5 * GB, 2 * GB),),
@@ -138,7 +138,7 @@ def answer(verdict="fits", **changes):
         best=best,
         alternatives=(replace(best, step_time=25.0),),
         baseline=Baseline(gpus=4.0, usable_bytes_per_gpu=72 * GB, step_time=None, fits_here=False),
-        binding=Binding("time", "gpu", "compute is the longest term"),
+        binding=Binding("time", "gpu", "compute"),
         changes=(Change("training.micro_batch_size", "2", "4", "step time per token falls by 12 %"),),
         do_not_offload=False,
         plans_evaluated=1234,

@@ -88,7 +88,7 @@ def _files(answer: Answer, out: Path | None) -> tuple[dict[str, str], Written]:
 
     best, problem = answer.best, answer.problem
     if best.verdict == "does_not_fit":
-        return {}, Written(why_not="a plan that does not fit is not written out")
+        return {}, Written(why_not="a plan that does not fit is not written out" if out else "")
     try:
         files = dict(problem.runtime.emit(problem.cluster, problem.workload, best.plan))
     except CannotEmit as error:
@@ -119,5 +119,5 @@ def _deliver(
     if explain:
         from ziplan.report.derivation import explained
 
-        lines += explained(answer.best, width())
+        lines += explained(answer, width())
     show(lines) if output is None else save(output, plain(lines))

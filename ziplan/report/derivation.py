@@ -8,8 +8,10 @@ from typing import Any
 from ziplan.estimate import Estimate
 from ziplan.laws.law import Law, Step
 from ziplan.report.lines import Line, Span, line, wrapped
+from ziplan.report.phrases import placement_words, shown
 from ziplan.report.table import Column, table
 from ziplan.runtimes.runtime import Line as LedgerLine
+from ziplan.solve.problem import Answer
 from ziplan.units import Unit, show, show_duration
 
 
@@ -126,13 +128,26 @@ def assumption_lines(estimate: Estimate, width: int) -> list[Line]:
     return lines
 
 
-def explained(estimate: Estimate, width: int) -> list[Line]:
-    """Everything behind an estimate: laws, ledger, assumptions."""
+def alternative_lines(answer: Answer, width: int) -> list[Line]:
+    """The best plans of other placements, and what was searched."""
+    lines = [line(Span("other placements, best first", "bold"))]
+    for other in answer.alternatives:
+        time, verdict = shown(other.step_time, "s"), other.verdict.replace("_", " ")
+        lines += _indented(f"{time} a step, {verdict}: {placement_words(other.plan)}", width)
+    return [*lines, *_indented(f"searched: {answer.space}", width)]
+
+
+def explained(answer: Answer, width: int) -> list[Line]:
+    """Everything behind an answer: laws, ledger, other plans, assumptions, notes."""
+    best = answer.best
     return [
         line(),
         line(Span("derivation", "bold")),
-        *derivation_lines(estimate.derivation.steps, width),
-        *ledger_lines(estimate, width),
+        *derivation_lines(best.derivation.steps, width),
+        *ledger_lines(best, width),
         line(),
-        *assumption_lines(estimate, width),
+        *alternative_lines(answer, width),
+        line(),
+        *assumption_lines(best, width),
+        *(part for note in answer.notes for part in wrapped(f"note: {note}", width)),
     ]

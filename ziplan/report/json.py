@@ -141,7 +141,7 @@ def time_object(estimate: Estimate, notes: Notes, path: str) -> Document:
 
 def memory_object(tier: str, memory: TierMemory, estimate: Estimate, notes: Notes) -> Document:
     """One tier's capacity and need, phase by phase and line by line."""
-    lines = [line for line in estimate.ledger.lines if line.tier == tier]
+    lines = [(line, line_object(line)) for line in estimate.ledger.lines if line.tier == tier]
     path = f"memory.{tier}"
     return {
         "capacity_bytes": notes.number(f"{path}.capacity_bytes", memory.capacity),
@@ -153,13 +153,13 @@ def memory_object(tier: str, memory: TierMemory, estimate: Estimate, notes: Note
     }
 
 
-def phase_object(phase: str, memory: TierMemory, lines: list[Line]) -> Document:
+def phase_object(phase: str, memory: TierMemory, lines: list[tuple[Line, Document]]) -> Document:
     """What one phase needs of a tier."""
     low, high = memory.phases.get(phase, (0.0, 0.0))
     return {
         "needed_low_bytes": float(low),
         "needed_high_bytes": float(high),
-        "lines": [line_object(line) for line in lines if phase in line.phases],
+        "lines": [told for line, told in lines if phase in line.phases],
     }
 
 

@@ -6,12 +6,20 @@ from ziplan.estimate import Estimate
 from ziplan.plan import Checkpointing, Plan
 from ziplan.report.figures import placement_of, whole
 from ziplan.report.lines import glued
+from ziplan.solve.problem import Binding
 from ziplan.units import show, show_duration
 
 
 def shown(value: float, unit: str) -> str:
     """A quantity in three digits that stays on one line."""
     return glued(show_duration(value, 3) if unit == "s" else show(value, unit, 3))
+
+
+def binding_words(binding: Binding) -> str:
+    """What limits an answer."""
+    if binding.kind == "capacity":
+        return f"capacity of {binding.where} in {binding.what}"
+    return f"{binding.what} ({binding.where})" if binding.where != binding.what else binding.what
 
 
 def placement_words(plan: Plan) -> str:
@@ -33,9 +41,9 @@ def plan_words(estimate: Estimate) -> str:
     words += [f"tp {whole(plan.tp_degree)}"] * (plan.tp_degree > 1)
     words += [f"pp {whole(plan.pp_degree)}"] * (plan.pp_degree > 1)
     words += [
-        f"micro-batch {whole(plan.micro_batch_size)} x {training.sequence_length:,} tokens",
+        f"micro-batch {whole(plan.micro_batch_size)} x {training.sequence_length:,}",
         f"accumulation {whole(plan.accumulation_steps)}",
-        f"checkpointing {checkpointing}",
+        f"{'no' if checkpointing == 'none' else checkpointing} checkpointing",
         f"prefetch {whole(plan.prefetch_depth)}",
     ]
     if plan.tile_count > 1:

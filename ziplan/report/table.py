@@ -62,7 +62,6 @@ def tier_table(estimate: Estimate, width: int) -> list[Line]:
     names = list(dict.fromkeys((*estimate.memory, *estimate.tiers)))
     memories = [estimate.memory.get(name) for name in names]
     tests = [estimate.tiers.get(name) for name in names]
-    here = f"{tokens_per_rank(estimate):,.0f}"
     columns = [
         Column("tier", [_tier_name(estimate, name) for name in names], right=False),
         Column("need", [_need(memory) for memory in memories]),
@@ -70,7 +69,7 @@ def tier_table(estimate: Estimate, width: int) -> list[Line]:
         Column("used", [_used(memory) for memory in memories]),
         Column("link", [show(test.bandwidth, "B/s", 3) if test else "-" for test in tests]),
         Column("tokens needed", [f"{test.required_tokens:,.0f}" if test else "-" for test in tests], True, 1),
-        Column("tokens here", [here if test else "-" for test in tests], True, 2),
+        Column("tokens here", [_tokens_here(estimate, name) for name in names], True, 2),
         Column("margin", [_hiding(test) for test in tests]),
     ]
     return table(columns, width)
@@ -79,6 +78,16 @@ def tier_table(estimate: Estimate, width: int) -> list[Line]:
 def _tier_name(estimate: Estimate, name: str) -> str:
     tier = estimate.cluster.node.tiers.get(name)
     return f"{name} per {'GPU' if tier.scope == 'gpu' else 'node'}" if tier else name
+
+
+def _tokens_here(estimate: Estimate, name: str) -> str:
+    """Tokens of a micro-step that hide the tier: of one rank, or of all ranks that share its reads."""
+    if name not in estimate.tiers:
+        return "-"
+    tokens = f"{tokens_per_rank(estimate):,.0f}"
+    tier = estimate.cluster.node.tiers.get(name)
+    ranks = float(estimate.plan.dp_degree)
+    return f"{ranks:g} x {tokens}" if tier and tier.scope == "node" and ranks > 1 else tokens
 
 
 def _need(memory: TierMemory | None) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ziplan.estimate import Estimate
 from ziplan.report.figures import Place, interval, kinds_of_inputs, tightest
 from ziplan.report.lines import Line, Span, line, wrapped
-from ziplan.report.phrases import placement_words, plan_words, shown
+from ziplan.report.phrases import binding_words, placement_words, plan_words, shown
 from ziplan.report.table import tier_table
 from ziplan.solve.problem import Answer, Change
 from ziplan.units import show
@@ -19,6 +19,9 @@ LABEL = 10
 VERDICTS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unknown": "yellow"}
 KIND_WORDS = {"datasheet": "from data sheets", "given": "given by you"}
 TERM_SHARE = 0.005
+"""Parts of a step shorter than this share of it are not worth a word."""
+NOTES_KEPT = 2
+"""Lines kept free for notes, at the expense of long paragraphs."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,17 @@ class Written:
 
 
 def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
-    """The whole answer; where it would grow too long, paragraphs are cut and notes left out."""
+    """The whole answer; where it would grow too long, paragraphs are cut and some notes left out."""
+    notes = [*answer.notes, *written.said]
+    room = LONGEST - min(len(notes), NOTES_KEPT)
     for most in (3, 2, 1):
         page = _Page(width, most)
         body = _body(answer, written, page)
-        if len(body) > LONGEST:
+        if len(body) > room and most < 3:
             body = [each for each in body if each]
-        if len(body) <= LONGEST:
+        if len(body) <= room:
             break
-    return [*body, *_notes([*answer.notes, *written.said], LONGEST - len(body), page)]
+    return [*body, *_notes(notes, LONGEST - len(body), page)]
 
 
 def _body(answer: Answer, written: Written, page: _Page) -> list[Line]:
@@ -48,7 +53,7 @@ def _body(answer: Answer, written: Written, page: _Page) -> list[Line]:
     return [
         *_headline(answer, page.width),
         *_time(best, page),
-        *page.entry("binds", f"{answer.binding.where} ({answer.binding.kind}): {answer.binding.what}"),
+        *page.entry("binds", binding_words(answer.binding)),
         line(),
         *tier_table(best, page.width),
         line(),
@@ -120,8 +125,10 @@ def _time(estimate: Estimate, page: _Page) -> list[Line]:
     rates = (
         f"{shown(estimate.step_time, 's')}{ends}, {shown(estimate.tokens_per_s, 'token/s')}, "
         f"{shown(estimate.model_flops_per_s_per_gpu, 'FLOP/s')} per GPU (6P), "
-        f"{shown(estimate.hardware_flops_per_s_per_gpu, 'FLOP/s')} with recomputation"
+        f"{shown(estimate.hardware_flops_per_s_per_gpu, 'FLOP/s')} computed"
     )
+    if estimate.verdict == "does_not_fit":
+        return page.entry("step", f"if it fitted: {rates}")
     terms = sorted(estimate.terms.items(), key=lambda term: -term[1])
     parts = [f"{name} {shown(time, 's')}" for name, time in terms if time > TERM_SHARE * estimate.step_time]
     return [*page.entry("step", rates), *page.entry("", "= " + " + ".join(parts))]
@@ -145,6 +152,8 @@ def _baseline(answer: Answer, page: _Page) -> list[Line]:
         return page.entry(
             "advice", "do not offload: everything fits in GPU memory, and that is fastest", "green"
         )
+    if math.isinf(base.gpus):
+        return page.entry("without", "offload (stage 3 in GPU memory): no number of these GPUs is enough")
     need = f"{show(base.gpus, '1', 6)} GPUs at {shown(base.usable_bytes_per_gpu, 'B')} usable each"
     time = f", {shown(base.step_time, 's')} a step" if base.step_time is not None else ""
     return page.entry("without", f"offload (stage 3 in GPU memory): needs {need}{time}")
@@ -175,8 +184,12 @@ def _inputs(estimate: Estimate, page: _Page) -> list[Line]:
 
 
 def _notes(notes: Sequence[str], room: int, page: _Page) -> list[Line]:
-    lines = [each for note in notes for each in page.entry("note", note)]
-    if len(lines) <= room:
-        return lines
-    kept = lines[: max(0, room - 1)]
-    return [*kept, *page.entry("", "... more notes with --explain or --json")] if room > 0 else []
+    """As many notes as there is room for, whole where that goes, else a line each."""
+    for most in (page.most, 1):
+        cut = _Page(page.width, most)
+        lines = [each for note in notes for each in cut.entry("note", note)]
+        if len(lines) <= room:
+            return lines
+    if room < 1:
+        return []
+    return [*lines[: room - 1], *page.entry("note", f"{len(notes) - room + 1} more with --explain or --json")]
