@@ -43,6 +43,7 @@ def test_the_exit_code_is_the_verdict(verdict, flags, code, answers, capsys):
     ran = ziplan(capsys, *FIT, *flags)
     assert ran.code == code
     assert verdict.replace("_", " ") in ran.out
+    assert ("warning: a tight fit" in ran.err) == (verdict == "tight" and not flags)
 
 
 @pytest.mark.parametrize("form", [("--json",), ("--format", "json")])

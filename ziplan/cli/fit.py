@@ -9,7 +9,7 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.inputs import Request, answer_to, training_settings
-from ziplan.cli.output import save, save_all, show, width, write
+from ziplan.cli.output import save, save_all, show, warn, width, write
 from ziplan.errors import CannotEmit, ExitCode
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def fit(
     request = Request(model, cluster, runtime, tuple(set or ()), training, objective.value, allow_tiling)
     answer = answer_to(request)
     files, written = _files(answer, out)
+    if answer.best.verdict == "tight" and on_tight is options.Outcome.PASS:
+        warn("a tight fit: the low end of the need is there, the high end is not")
     _deliver(answer, files, written, json or format is options.Format.JSON, explain, output)
     return ExitCode.OK if exit_zero else exit_code(answer.best.verdict, on_tight, on_unknown)
 

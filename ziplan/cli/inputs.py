@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ziplan.cli.output import warn
 from ziplan.errors import BadInput
 
 if TYPE_CHECKING:
@@ -53,10 +54,13 @@ def problem_of(request: Request) -> Problem:
 
 
 def answer_to(request: Request) -> Answer:
-    """The solver's answer to a request."""
+    """The solver's answer to a request; what looks odd about the machine is said on stderr."""
     from ziplan.solve import solve
 
-    return solve(problem_of(request))
+    problem = problem_of(request)
+    for warning in problem.cluster.warnings:
+        warn(warning)
+    return solve(problem)
 
 
 def _setting(text: str) -> tuple[str, str]:

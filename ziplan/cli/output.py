@@ -59,6 +59,11 @@ def complain(text: str) -> None:
         _put(sys.stderr, f"{text}\n")
 
 
+def warn(text: str) -> None:
+    """A warning, on stderr."""
+    complain(f"ziplan: warning: {text}")
+
+
 def _put(stream: TextIO, text: str) -> None:
     stream.write(text if is_unicode(stream) else in_ascii(text))
     stream.flush()

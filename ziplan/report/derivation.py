@@ -29,12 +29,15 @@ def step_lines(step: Step, width: int) -> list[Line]:
     units = step.law.units
     numbers = {name: quantity(value, units[name]) for name, value in step.arguments.items()}
     label = f" ({step.label})" if step.label else ""
-    value = quantity(step.value, units["return"])
+    value, source = f"  = {quantity(step.value, units['return'])}", f"[{step.law.source}]"
+    last = [line(value, Span(f"   {source}", "dim"))]
+    if len(value) + len(source) + 3 > width:
+        last = [line(value), *_indented(source, width)]
     return [
         line(Span(step.law.name, "bold"), label),
         *_indented(f"= {step.law.expression}", width),
         *_indented(f"= {step.law.with_numbers(numbers)}", width),
-        line(f"  = {value}", Span(f"   [{step.law.source}]", "dim")),
+        *last,
     ]
 
 
@@ -79,7 +82,7 @@ def ledger_lines(estimate: Estimate, width: int) -> list[Line]:
     for tier, memory in estimate.memory.items():
         reserve = f", {show(memory.reserve, 'B', 3)} kept in reserve" if memory.reserve else ""
         lines += [line(), line(Span(f"{tier}: {show(memory.available, 'B')} available{reserve}", "bold"))]
-        owned = [each for each in estimate.ledger.lines if each.tier == tier]
+        owned = [each for each in estimate.ledger.lines if each.tier == tier and each.high > 0]
         for phase, (low, high) in memory.phases.items():
             inside = [each for each in owned if phase in each.phases]
             if inside:
@@ -105,7 +108,7 @@ def _formulas(estimate: Estimate, width: int) -> list[Line]:
     lines: list[Line] = [line(Span("formulas of the ledger's lines", "bold"))]
     told: set[tuple[str, str]] = set()
     for each in estimate.ledger.lines:
-        if each.step is not None and (each.tier, each.name) not in told:
+        if each.step is not None and each.high > 0 and (each.tier, each.name) not in told:
             told.add((each.tier, each.name))
             lines += [
                 line(f"{each.tier}, {each.name}:"),
@@ -140,10 +143,11 @@ def alternative_lines(answer: Answer, width: int) -> list[Line]:
 def explained(answer: Answer, width: int) -> list[Line]:
     """Everything behind an answer: laws, ledger, other plans, assumptions, notes."""
     best = answer.best
+    of_ledger = {id(each.step) for each in best.ledger.lines}
     return [
         line(),
         line(Span("derivation", "bold")),
-        *derivation_lines(best.derivation.steps, width),
+        *derivation_lines([step for step in best.derivation.steps if id(step) not in of_ledger], width),
         *ledger_lines(best, width),
         line(),
         *alternative_lines(answer, width),

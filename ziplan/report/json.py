@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ziplan.estimate import Assumption, Estimate, Limits, TierMemory, TierTest
+from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Step
 from ziplan.plan import Checkpointing, Plan
 from ziplan.report.figures import interval, placement_of, whole
+from ziplan.report.inputs import values
 from ziplan.runtimes.runtime import PHASES, Line
 from ziplan.solve.problem import Answer
 from ziplan.workload.model import Model
@@ -43,7 +45,7 @@ class Notes:
 def fit_document(answer: Answer, files: Mapping[str, str], said: Iterable[str] = ()) -> Document:
     """`ziplan.fit/1`."""
     best, notes = answer.best, Notes()
-    notes.texts += [*answer.notes, *said]
+    notes.texts += [*answer.notes, *best.cluster.warnings, *said]
     document = {
         "schema": "ziplan.fit/1",
         "verdict": best.verdict,
@@ -71,7 +73,7 @@ def fit_document(answer: Answer, files: Mapping[str, str], said: Iterable[str] =
             {"path": change.path, "before": change.before, "after": change.after, "effect": change.effect}
             for change in answer.changes
         ],
-        "assumptions": [assumption_object(each) for each in best.assumptions],
+        "assumptions": [assumption_object(each) for each in (*best.assumptions, *stated(best.cluster))],
         "search": {"plans_evaluated": int(answer.plans_evaluated), "space": answer.space},
         "files": dict(files),
     }
@@ -239,6 +241,14 @@ def alternative(estimate: Estimate, index: int, notes: Notes) -> Document:
         "plan": plan_object(estimate.plan),
         "estimate": time_object(estimate, notes, f"alternatives.{index}.estimate"),
     }
+
+
+def stated(cluster: Cluster) -> Iterator[Assumption]:
+    """The values of the machine, each as an input with its source."""
+    for path, value, unit in values(cluster.node):
+        origin = cluster.provenance.get(path)
+        if origin is not None and isinstance(value, (int, float)):
+            yield Assumption(path, value, unit.symbol if unit else "1", origin.kind, origin.source)
 
 
 def assumption_object(assumption: Assumption) -> Document:

@@ -10,7 +10,8 @@ WIDEST_SOURCE = 160
 def problem_text(problem: Problem) -> str:
     """One problem as people read it."""
     shown = bool(problem.text and problem.line)
-    parts = [_visible(str(problem) if shown or not problem.hint else f"{problem}; {problem.hint}")]
+    hint = "" if shown or problem.hint in problem.message else f"; {problem.hint}"
+    parts = [_visible(f"{problem}{hint}")]
     if shown:
         parts += _source(problem)
     if problem.help:

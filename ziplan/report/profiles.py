@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import BaseModel
 
 from ziplan.hardware.cluster import Provenance
+from ziplan.report.inputs import values
 from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.table import Column, table
 from ziplan.units import Unit, show
@@ -18,7 +19,9 @@ INDENT = "    "
 def profile_text(title: str, part: BaseModel, provenance: Mapping[str, Provenance], width: int) -> list[Line]:
     """The values in the order of the record; sources once each, by number, below."""
     nowhere = Provenance("", "")
-    every = [(path, text, provenance.get(path, nowhere)) for path, text in values(part)]
+    every = [
+        (path, shown_value(value, unit), provenance.get(path, nowhere)) for path, value, unit in values(part)
+    ]
     rows = [row for row in every if row[2] is not nowhere or row[1] not in ("", "0")]
     sources = list(dict.fromkeys(origin.source for *_, origin in rows if origin.source))
     numbers = {source: f"[{index}]" for index, source in enumerate(sources, 1)}
@@ -36,28 +39,8 @@ def profile_text(title: str, part: BaseModel, provenance: Mapping[str, Provenanc
     return [line(Span(title, "bold")), line(), *table(columns, width), line(), *listed]
 
 
-def values(part: Any, path: str = "", unit: Unit | None = None) -> Iterator[tuple[str, str]]:
-    """Every value of a record with its dotted path, as text with its unit."""
-    if isinstance(part, BaseModel):
-        for name, field in type(part).model_fields.items():
-            inner = next((mark for mark in field.metadata if isinstance(mark, Unit)), None)
-            yield from values(getattr(part, name), _below(path, name), inner or _unit(field.annotation))
-    elif isinstance(part, Mapping):
-        for name, value in part.items():
-            yield from values(value, _below(path, str(name)), unit)
-    elif isinstance(part, tuple):
-        yield path, ", ".join(map(str, part))
-    elif part is not None:
-        yield path, show(part, unit.symbol) if unit else f"{part:,}" if isinstance(part, int) else str(part)
-
-
-def _below(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-def _unit(annotation: Any) -> Unit | None:
-    """The unit that an annotation names, however deep inside it."""
-    for mark in getattr(annotation, "__metadata__", ()):
-        if isinstance(mark, Unit):
-            return mark
-    return next((found for inner in get_args(annotation) if (found := _unit(inner))), None)
+def shown_value(value: Any, unit: Unit | None) -> str:
+    """A value of a record as text."""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return show(value, unit.symbol) if unit else f"{value:,}" if isinstance(value, int) else str(value)
