@@ -224,6 +224,10 @@ def test_too_many_values(name, monkeypatch):
     assert (problem.code, problem.column) == ("ZP004", 102)
 
 
+def test_a_hundred_problems_are_enough():
+    assert len(problems_of("a: 1\n" * 500)) == 100
+
+
 def test_the_remedy_for_tabs():
     problem = problems_of("a:\n\tb: 1\n")[0]
     assert problem.line == 2

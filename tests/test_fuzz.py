@@ -86,9 +86,9 @@ def mutated(draw, roots):
         action = draw(st.sampled_from(["replace", "add", "remove", "rename"]))
         key = draw(st.sampled_from(sorted(place, key=str))) if place else None
         if action == "add" or key is None:
-            place[draw(odd_keys)] = draw(odd_values)
+            place[draw(odd_keys)] = copy.deepcopy(draw(odd_values))
         elif action == "replace":
-            place[key] = draw(odd_values)
+            place[key] = copy.deepcopy(draw(odd_values))
         else:
             value = place.pop(key)
             if action == "rename":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -101,5 +100,7 @@ def dotted(path: Path) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The hint that names the known word closest to `name`; empty when none is close."""
+    import difflib  # only where something is misspelt
+
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean `{close[0]}`?" if close else ""
