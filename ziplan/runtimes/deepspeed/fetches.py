@@ -14,12 +14,14 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import ceil
+from typing import NamedTuple
 
 from ziplan.plan import Checkpointing
 from ziplan.workload.model import Model, Operator
 
 PLAYED_LAYERS = 6
-"""Layers played; the count of the last one is repeated for the layers that are not."""
+"""Layers played beyond those kept or read ahead; the count of the last one is repeated for the others."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Fetches:
 
     `by_operator` counts fetches summed over all copies of an operator; `elements` is their
     sum in elements; `peak_live` the most elements gathered at once; `peak_tensors` the most
-    parameter tensors; `largest_fetch` the most elements gathered by one call.
+    parameter tensors; `largest_fetch` the most elements that one call gathers of several
+    tensors (one alone needs no buffer beside it). Persistent tensors count in none of them.
     """
 
     by_operator: dict[str, float]
@@ -55,7 +58,7 @@ def fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) -
 
 @lru_cache(maxsize=64)
 def _fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) -> Fetches:
-    layers = min(model.layer_count, PLAYED_LAYERS)
+    layers = min(model.layer_count, PLAYED_LAYERS + _layers_kept(model, policy))
     played = _play(model, _visits(model, layers, checkpointing, reentrant), policy)
     if layers == model.layer_count:
         return played
@@ -69,18 +72,31 @@ def _fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) 
     return Fetches(counts, elements, played.peak_live, played.peak_tensors, played.largest_fetch)
 
 
+def _layers_kept(model: Model, policy: Policy) -> int:
+    """Layers that reading ahead or waiting for reuse may keep live."""
+    ahead = policy.max_live if policy.prefetch_bucket > 0 else 0.0
+    kept = max(ahead, policy.reuse_distance) / max(1, model.layer_params)
+    return ceil(min(kept, model.layer_count))
+
+
 Tensor = tuple[str, int, int]
 """A parameter tensor: its operator's name, which copy of it, which tensor of the copy."""
 
-Visit = tuple[Operator, int]
-"""A module reached by forward or backward: its operator and which copy of it."""
+
+class Visit(NamedTuple):
+    """A module reached by forward or backward: its operator, which copy, whether it is left again at once."""
+
+    operator: Operator
+    copy: int
+    left: bool = True
+
 
 
 def _visits(model: Model, layers: int, checkpointing: int, reentrant: bool) -> list[Visit]:
     blocks = [operator for operator in model.operators if operator.block]
     first = model.operators.index(blocks[0])
-    before = [(operator, 0) for operator in model.operators[:first]]
-    after = [(operator, 0) for operator in model.operators[first:] if not operator.block]
+    before = [Visit(operator, 0) for operator in model.operators[:first]]
+    after = [Visit(operator, 0) for operator in model.operators[first:] if not operator.block]
     forward = list(before)
     for layer in range(layers):
         forward += _layer(blocks, layer)
@@ -93,14 +109,14 @@ def _visits(model: Model, layers: int, checkpointing: int, reentrant: bool) -> l
         elif reentrant:
             backward += modules + modules[::-1]
         else:
-            # Backward reaches the last module first; its saved input makes the layer recompute.
-            backward += [modules[-1], *modules[:-1], *modules[-2::-1]]
+            # Backward reaches the last module first and stays in it while the layer is recomputed.
+            backward += [modules[-1]._replace(left=False), *modules, *modules[-2::-1]]
     return forward + backward + before[::-1]
 
 
 def _layer(blocks: Sequence[Operator], layer: int) -> list[Visit]:
     return [
-        (operator, layer * per + copy)
+        Visit(operator, layer * per + copy)
         for operator in blocks
         for per in (_per_layer(operator, blocks),)
         for copy in range(per)
@@ -126,6 +142,7 @@ class _Coordinator:
     def __init__(self, order: Sequence[Visit], policy: Policy) -> None:
         self.policy = policy
         self.modules = [self._tensors(visit) for visit in order]
+        self.left = [visit.left for visit in order]
         self.sizes = {name: size for module in self.modules for name, size in module.items()}
         self.operator_of = {name: name[0] for name in self.sizes}
         self.live: set[Tensor] = set()
@@ -133,7 +150,7 @@ class _Coordinator:
         self.start()
 
     def _tensors(self, visit: Visit) -> dict[Tensor, int]:
-        operator, copy = visit
+        operator, copy, _ = visit
         tensors = {(operator.name, copy, i): size for i, size in enumerate(operator.tensors)}
         if operator.shared_with:
             tensors[(operator.shared_with, 0, 0)] = operator.in_features * operator.out_features
@@ -155,18 +172,22 @@ class _Coordinator:
         self._gather([name for name in module if name not in self.live])
         self._take_from_trace([name for name in module if self.fetched_for.get(name, -1) < step])
         self._read_ahead()
-        for name in self._releasable(step):
-            self.live.discard(name)
+        if self.left[step]:
+            self.live -= self._releasable(step)
 
     def _gather(self, names: Sequence[Tensor]) -> None:
-        fetched = sum(self.sizes[name] for name in names if name not in self.persistent)
-        self.live.update(names)
-        self.elements += fetched
-        self.largest_fetch = max(self.largest_fetch, fetched)
-        self.counts.update(name[0] for name in names if name not in self.persistent and name[2] == 0)
-        swappable = [name for name in self.live if name not in self.persistent]
-        self.peak_live = max(self.peak_live, sum(self.sizes[name] for name in swappable))
-        self.peak_tensors = max(self.peak_tensors, len(swappable))
+        fetched = [name for name in names if name not in self.persistent]
+        elements = sum(self.sizes[name] for name in fetched)
+        self.live.update(fetched)
+        self.elements += elements
+        if len(fetched) > 1:
+            self.largest_fetch = max(self.largest_fetch, elements)
+        self.counts.update(name[0] for name in fetched if name[2] == 0)
+        self.peak_live = max(self.peak_live, self._live_elements())
+        self.peak_tensors = max(self.peak_tensors, len(self.live))
+
+    def _live_elements(self) -> int:
+        return sum(self.sizes[name] for name in self.live)
 
     def _take_from_trace(self, names: Sequence[Tensor]) -> None:
         wanted: set[Tensor] = set(names)
@@ -179,19 +200,19 @@ class _Coordinator:
     def _read_ahead(self) -> None:
         if self.policy.prefetch_bucket <= 0:
             return
-        room = min(self.policy.max_live - sum(self.sizes[n] for n in self.live), self.policy.prefetch_bucket)
+        room = min(self.policy.max_live - self._live_elements(), self.policy.prefetch_bucket)
         chosen: list[Tensor] = []
         elements = 0
         while self.ahead and elements < room:
             name, step = self.ahead.popleft()
             self.fetched_for[name] = max(self.fetched_for.get(name, -1), step)
-            if name not in self.live and name not in chosen:
+            if name not in self.persistent and name not in self.live and name not in chosen:
                 chosen.append(name)
                 elements += self.sizes[name]
         if chosen:
             self._gather(chosen)
 
-    def _releasable(self, step: int) -> list[Tensor]:
+    def _releasable(self, step: int) -> set[Tensor]:
         names = {
             n for n in self.modules[step] if n not in self.persistent and self.fetched_for.get(n, -1) <= step
         }
@@ -201,7 +222,7 @@ class _Coordinator:
                 break
             names.difference_update(module)
             traversed += sum(module.values())
-        return sorted(names)
+        return names
 
     def result(self) -> Fetches:
         """The tally of the last micro-step."""
