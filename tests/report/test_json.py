@@ -1,6 +1,5 @@
 """Documents: against their published schemas, deterministic, and with a reason for every null."""
 
-import copy
 import json
 import math
 from dataclasses import replace
@@ -8,30 +7,13 @@ from dataclasses import replace
 import jsonschema
 import pytest
 from report.answers import answer
+from report.strictness import strict
 
 from ziplan.report.json import dumps, fit_document, limits_document, model_document
 from ziplan.report.schemas import DOCUMENTS
 from ziplan.study import article
 
 VERDICTS = ("fits", "tight", "does_not_fit", "unknown")
-
-
-def strict(schema):
-    """The schema, refusing every key that it does not name."""
-    schema = copy.deepcopy(schema)
-
-    def close(part):
-        if isinstance(part, dict):
-            if "properties" in part:
-                part["additionalProperties"] = False
-            for value in part.values():
-                close(value)
-        elif isinstance(part, list):
-            for value in part:
-                close(value)
-
-    close(schema)
-    return schema
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -1,0 +1,108 @@
+"""Whole commands with the real solver and the real DeepSpeed emitter, as a user runs them."""
+
+import json
+import os
+
+import jsonschema
+import pytest
+from cli.runs import FIT, process, ziplan
+from report.strictness import strict
+
+from ziplan.files import read
+from ziplan.report.plan_file import load_plan
+from ziplan.report.schemas import DOCUMENTS
+
+BIG = ("fit", "llama-3.1-70b", "dgx-a100-80g", "--sequence-length", "4096", "--global-batch-size", "64")
+HOPELESS = ("fit", "llama-3.1-70b", "rtx-4090-desktop", "--sequence-length", "2048")
+
+
+@pytest.mark.parametrize(("arguments", "verdict", "code"), [(BIG, "fits", 0), (HOPELESS, "does_not_fit", 1)])
+def test_a_real_answer_is_the_documented_document(arguments, verdict, code, capsys):
+    ran = ziplan(capsys, *arguments, "--json")
+    document = json.loads(ran.out)
+    jsonschema.validate(document, strict(DOCUMENTS["fit"]))
+    assert (ran.code, document["verdict"]) == (code, verdict)
+    assert sum(document["estimate"]["terms_s"].values()) == pytest.approx(document["estimate"]["step_time_s"])
+    assert bool(document["files"]) == (verdict == "fits")
+
+
+def test_two_processes_print_the_same_document():
+    first, second = (process(*BIG, "--json", env={"PYTHONHASHSEED": seed}) for seed in ("1", "2"))
+    assert first.code == 0, first.err
+    assert first.out == second.out
+
+
+@pytest.mark.parametrize("arguments", [FIT, BIG, HOPELESS])
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_a_real_answer_keeps_its_size(arguments, width, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = ziplan(capsys, *arguments).out.splitlines()
+    assert 12 <= len(lines) <= 20
+    assert max(map(len, lines)) <= min(width, 100)
+
+
+def test_text_and_json_tell_the_same_verdict_and_files(capsys, tmp_path):
+    text = ziplan(capsys, *BIG, "--out", tmp_path).out
+    document = json.loads(ziplan(capsys, *BIG, "--json").out)
+    assert document["verdict"] in text
+    for name, content in document["files"].items():
+        assert (tmp_path / name).read_text() == content
+    assert sorted(os.listdir(tmp_path)) == sorted(document["files"])
+    config = json.loads(document["files"]["ds_config.json"])
+    plan = load_plan(read(tmp_path / "plan.yaml"))
+    assert config["zero_optimization"]["stage"] == plan.zero_stage
+    assert config["train_micro_batch_size_per_gpu"] == plan.micro_batch_size
+
+
+def test_what_does_not_fit_names_bytes_place_and_the_change(capsys):
+    said = ziplan(capsys, *HOPELESS).out
+    for word in ("does not fit, at least", "too much for dram in", "biggest ", "change "):
+        assert word in said
+
+
+def test_explained_answers_show_every_tier_and_phase(capsys):
+    said = ziplan(capsys, *BIG, "--explain").out
+    for word in ("hbm: ", "dram: ", "  forward: ", "  backward: ", "other placements", "assumptions"):
+        assert f"\n{word}" in said
+
+
+def test_limits_and_init_work_together(capsys, tmp_path):
+    assert ziplan(capsys, "init", tmp_path).code == 0
+    files = (tmp_path / "model.yaml", tmp_path / "cluster.yaml")
+    assert ziplan(capsys, "fit", *files).code == 0
+    document = json.loads(ziplan(capsys, "limits", *files, "--json").out)
+    jsonschema.validate(document, strict(DOCUMENTS["limits"]))
+    assert document["limits"]["max_params_by_capacity_params"] > 0
+
+
+def test_a_mistake_in_a_file_is_shown_at_its_place(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert ziplan(capsys, "init").code == 0
+    path = tmp_path / "cluster.yaml"
+    path.write_text(path.read_text().replace("nodes: 1", "node: 1"))
+    ran = ziplan(capsys, "fit", "model.yaml", "cluster.yaml")
+    assert (ran.code, ran.out) == (2, "")
+    assert (
+        ran.err
+        == """\
+cluster.yaml:4:1: ZP012 unknown key `node`
+  |
+4 | node: 1
+  | ^^^^ did you mean `nodes`?
+"""
+    )
+
+
+def test_the_ideal_runtime_has_no_files_to_write(capsys, tmp_path):
+    ran = ziplan(capsys, *FIT, "--runtime", "ideal")
+    assert ran.code == 0
+    assert "files     none: " in ran.out
+    assert ziplan(capsys, *FIT, "--runtime", "ideal", "--out", tmp_path / "run").code == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_odd_values_are_warned_about_on_stderr(capsys):
+    ran = ziplan(capsys, *FIT, "--set", "links.network.bandwidth=25 GB/s")
+    assert ran.code == 0
+    assert "warning" not in ran.out
+    assert "did you mean '25 Gbit/s'?" in ran.err
