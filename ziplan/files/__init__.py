@@ -11,7 +11,7 @@ import os
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files.compose import UNREADABLE, read_text
-from ziplan.files.document import LINE_BREAK, Document, Path, Place, dotted, is_index, nearest
+from ziplan.files.document import LINE_BREAK, Document, Path, Place, dotted, nearest
 from ziplan.files.validation import Located, known_keys, validate
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "Place",
     "dotted",
     "known_keys",
-    "is_index",
     "nearest",
     "read",
     "read_text",
