@@ -190,3 +190,10 @@ def test_wrong_input_is_told_with_its_remedy(arguments, said, capsys):
     ran = ziplan(capsys, *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
+
+
+def test_all_inputs_are_looked_at_before_giving_up(capsys):
+    ran = ziplan(capsys, "fit", "lama-3.1-8b", "dgx-a100-80", "--runtime", "none", "--set", "nodes")
+    assert ran.code == 2
+    for said in ("lama-3.1-8b", "dgx-a100-80", "--set 'nodes'", "unknown runtime 'none'"):
+        assert said in ran.err

@@ -40,7 +40,7 @@ def test_the_whole_answer():
         == """\
 llama-3.1-8b (8.03 Gparam) on 2 x Test Box (16 GPUs), handmade 1.2:
   fits, 12 GB (17%) to spare on hbm in backward
-step      20 s (18 s to 25 s), 26,214 token/s, 78.1 TFLOP/s per GPU (6P), 100 TFLOP/s computed
+step      20 s (18 to 25 s), 26,214 token/s, 78.1 TFLOP/s per GPU (6P), 100 TFLOP/s computed
           = compute 15 s + gather 4 s + optimizer 1 s
 binds     compute (gpu)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ziplan.cli.output import warn
 from ziplan.errors import BadInput
+from ziplan.errors import Problem as Wrong
 
 if TYPE_CHECKING:
     from ziplan.runtimes.runtime import Runtime
     from ziplan.solve.problem import Answer, Problem
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -36,14 +39,19 @@ def training_settings(**options: Any) -> dict[str, Any]:
 
 
 def problem_of(request: Request) -> Problem:
-    """The problem that a request poses; BadInput when a name, file or setting is wrong."""
+    """The problem that a request poses; BadInput with everything wrong about names, files and settings."""
     from ziplan.hardware.profiles import load_cluster
     from ziplan.solve.problem import Problem
     from ziplan.workload.load import load_workload
 
-    runtime = runtime_named(request.runtime)
-    cluster = load_cluster(request.cluster, [_setting(text) for text in request.settings])
-    workload = load_workload(request.model, request.training, tuple(cluster.node.gpu.peak_flops_per_s))
+    wrong: list[Wrong] = []
+    runtime = _attempt(wrong, lambda: runtime_named(request.runtime))
+    settings = _attempt(wrong, lambda: [_setting(text) for text in request.settings])
+    cluster = _attempt(wrong, lambda: load_cluster(request.cluster, settings or []))
+    precisions = tuple(cluster.node.gpu.peak_flops_per_s) if cluster else ()
+    workload = _attempt(wrong, lambda: load_workload(request.model, request.training, precisions))
+    if runtime is None or cluster is None or workload is None or wrong:
+        raise BadInput(*wrong)
     return Problem(
         cluster=cluster,
         workload=workload,
@@ -51,6 +59,15 @@ def problem_of(request: Request) -> Problem:
         objective=request.objective,  # type: ignore[arg-type]
         allow_tiling=request.allow_tiling,
     )
+
+
+def _attempt(wrong: list[Wrong], load: Callable[[], T]) -> T | None:
+    """What `load` gives, or None with its problems noted."""
+    try:
+        return load()
+    except BadInput as error:
+        wrong += error.problems
+        return None
 
 
 def answer_to(request: Request) -> Answer:

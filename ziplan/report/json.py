@@ -14,7 +14,7 @@ from ziplan.plan import Checkpointing, Plan
 from ziplan.report.figures import interval, placement_of, whole
 from ziplan.report.inputs import values
 from ziplan.runtimes.runtime import PHASES, Line
-from ziplan.solve.problem import Answer
+from ziplan.solve.problem import Answer, Binding
 from ziplan.workload.model import Model
 
 Document = dict[str, Any]
@@ -63,11 +63,7 @@ def fit_document(answer: Answer, files: Mapping[str, str], said: Iterable[str] =
             "fits_here": bool(answer.baseline.fits_here),
         },
         "alternatives": [alternative(other, index, notes) for index, other in enumerate(answer.alternatives)],
-        "binding": {
-            "kind": answer.binding.kind,
-            "where": answer.binding.where,
-            "what": answer.binding.what,
-        },
+        "binding": binding_object(answer.binding, notes),
         "do_not_offload": bool(answer.do_not_offload),
         "changes": [
             {"path": change.path, "before": change.before, "after": change.after, "effect": change.effect}
@@ -78,6 +74,19 @@ def fit_document(answer: Answer, files: Mapping[str, str], said: Iterable[str] =
         "files": dict(files),
     }
     return {**document, "notes": notes.texts}
+
+
+def binding_object(binding: Binding, notes: Notes) -> Document:
+    """What limits the answer: a tier's capacity, or the link or processor that the step waits for."""
+    capacity = binding.kind == "capacity"
+    absent = "link" if capacity else "tier"
+    notes.texts.append(f"binding.{absent}: {'capacity' if capacity else 'time'} binds, not a {absent}")
+    return {
+        "kind": binding.kind,
+        "tier": binding.where if capacity else None,
+        "link": None if capacity else binding.where,
+        "what": binding.what,
+    }
 
 
 def problem_of(answer: Answer) -> Document:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ziplan.estimate import Estimate
 from ziplan.plan import Checkpointing, Plan
 from ziplan.report.figures import placement_of, whole
-from ziplan.report.lines import glued
+from ziplan.report.lines import GLUE, glued
 from ziplan.solve.problem import Binding
 from ziplan.units import show, show_duration
 
@@ -13,6 +13,15 @@ from ziplan.units import show, show_duration
 def shown(value: float, unit: str) -> str:
     """A quantity in three digits that stays on one line."""
     return glued(show_duration(value, 3) if unit == "s" else show(value, unit, 3))
+
+
+def spread(low: float, high: float, unit: str) -> str:
+    """A range, the unit once where both ends have the same: "50 to 60 GB"."""
+    first, last = shown(low, unit), shown(high, unit)
+    if first == last:
+        return last
+    number, _, written = first.rpartition(GLUE)
+    return glued(f"{number} to {last}" if last.endswith(GLUE + written) else f"{first} to {last}")
 
 
 def binding_words(binding: Binding) -> str:

@@ -13,6 +13,7 @@ NUMBER: Schema = {"type": "number"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 TRUTH: Schema = {"type": "boolean"}
 UNKNOWABLE: Schema = {"type": ["number", "null"], "description": "null: see notes"}
+NAME: Schema = {"type": ["string", "null"], "description": "null: see notes"}
 VERDICT: Schema = {"enum": ["fits", "tight", "does_not_fit", "unknown"]}
 
 
@@ -123,6 +124,51 @@ LIMITS = record(
 STATED: Schema = {"type": ["number", "null"], "description": "null: not stated"}
 ASSUMPTION = record(name=TEXT, value=STATED, unit=TEXT, kind=TEXT, source=TEXT, low=STATED, high=STATED)
 
+IF_TIMED: Schema = {"type": ["number", "null"], "description": "null: no time was measured"}
+PUBLISHED = record(title=TEXT, url=TEXT, locator=TEXT)
+
+VALIDATE = document(
+    "ziplan.validate/1",
+    records=some(
+        record(
+            id=TEXT,
+            source=PUBLISHED,
+            published=TEXT,
+            runtime=TEXT,
+            kind=TEXT,
+            quality={"enum": ["exact", "read_off_plot"]},
+            calibration=TRUTH,
+            scored=TRUTH,
+            predicted_step_time_s=NUMBER,
+            measured_step_time_s=IF_TIMED,
+            error=IF_TIMED,
+            binding=TEXT,
+            terms_s=each(NUMBER),
+            verdict=VERDICT,
+            outcome={"enum": ["fits", "oom"]},
+            hit={"type": ["boolean", "null"], "description": "null: the verdict abstained"},
+            assumed=some(TEXT),
+            note=TEXT,
+        )
+    ),
+    scores=some(
+        record(
+            runtime=TEXT,
+            kind=TEXT,
+            count=COUNT,
+            median_absolute_error=NUMBER,
+            p90_absolute_error=NUMBER,
+            bias=NUMBER,
+            worst=record(id=TEXT, error=NUMBER),
+            measured_over_predicted_low=NUMBER,
+            measured_over_predicted_high=NUMBER,
+        )
+    ),
+    outcomes=record(hits=COUNT, misses=COUNT, abstained=COUNT, missed=some(TEXT)),
+    unpredicted=some(record(id=TEXT, source=PUBLISHED, reason=TEXT)),
+    notes=some(TEXT),
+)
+
 DOCUMENTS: dict[str, Schema] = {
     "fit": document(
         "ziplan.fit/1",
@@ -135,7 +181,7 @@ DOCUMENTS: dict[str, Schema] = {
         limits=LIMITS,
         baseline=record(**_numbers("gpu_count", "usable_per_gpu_bytes", "step_time_s"), fits_here=TRUTH),
         alternatives=some(record(verdict=VERDICT, plan=PLAN, estimate=ESTIMATE)),
-        binding=record(kind={"enum": ["capacity", "time"]}, where=TEXT, what=TEXT),
+        binding=record(kind={"enum": ["capacity", "time"]}, tier=NAME, link=NAME, what=TEXT),
         do_not_offload=TRUTH,
         changes=some(record(path=TEXT, before=TEXT, after=TEXT, effect=TEXT)),
         assumptions=some(ASSUMPTION),
@@ -171,5 +217,6 @@ DOCUMENTS: dict[str, Schema] = {
         left_out=each(NUMBER),
         notes=each(TEXT),
     ),
+    "validate": VALIDATE,
 }
 """Name on the command line to the schema of the document."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ziplan.estimate import Estimate, TierMemory, TierTest
 from ziplan.report.figures import tokens_per_rank
 from ziplan.report.lines import Line, Span, line
+from ziplan.report.phrases import spread
 from ziplan.units import show
 
 GAP = "  "
@@ -93,11 +94,7 @@ def _tokens_here(estimate: Estimate, name: str) -> str:
 def _need(memory: TierMemory | None) -> str:
     if memory is None:
         return "-"
-    low, high = show(memory.low, "B", 3), show(memory.high, "B", 3)
-    if low == high:
-        return high
-    number, _, unit = low.partition(" ")
-    return f"{number} to {high}" if high.endswith(f" {unit}") else f"{low} to {high}"
+    return spread(memory.low, memory.high, "B")
 
 
 def _used(memory: TierMemory | None) -> Span | str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ziplan.estimate import Estimate
 from ziplan.report.figures import Place, interval, kinds_of_inputs, tightest
 from ziplan.report.lines import Line, Span, line, wrapped
-from ziplan.report.phrases import binding_words, placement_words, plan_words, shown
+from ziplan.report.phrases import binding_words, placement_words, plan_words, shown, spread
 from ziplan.report.table import tier_table
 from ziplan.solve.problem import Answer, Change
 from ziplan.units import show
@@ -121,7 +121,7 @@ def _time(estimate: Estimate, page: _Page) -> list[Line]:
         return page.entry(
             "step", f"unknown: nobody stated {', '.join(estimate.unknown) or 'what decides it'}"
         )
-    ends = f" ({shown(low, 's')} to {shown(high, 's')})" if low < high else ""
+    ends = f" ({spread(low, high, 's')})" if low < high else ""
     rates = (
         f"{shown(estimate.step_time, 's')}{ends}, {shown(estimate.tokens_per_s, 'token/s')}, "
         f"{shown(estimate.model_flops_per_s_per_gpu, 'FLOP/s')} per GPU (6P), "
