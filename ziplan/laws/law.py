@@ -22,40 +22,45 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def _plain(value: Any) -> float:
+    """A number as Python's own float, an array as it is: numpy's scalars end here."""
+    return float(value) if np.ndim(value) == 0 else cast(float, value)
+
+
 def minimum(*values: float) -> float:
     """The least of its arguments, element by element."""
-    least = values[0]
+    least: Any = values[0]
     for value in values[1:]:
         least = np.minimum(least, value)
-    return least
+    return _plain(least)
 
 
 def maximum(*values: float) -> float:
     """The greatest of its arguments, element by element."""
-    greatest = values[0]
+    greatest: Any = values[0]
     for value in values[1:]:
         greatest = np.maximum(greatest, value)
-    return greatest
+    return _plain(greatest)
 
 
 def ceil(value: float) -> float:
     """The least whole number not below `value`."""
-    return cast(float, np.ceil(value))
+    return _plain(np.ceil(value))
 
 
 def floor(value: float) -> float:
     """The greatest whole number not above `value`."""
-    return cast(float, np.floor(value))
+    return _plain(np.floor(value))
 
 
 def sqrt(value: float) -> float:
     """The square root, element by element."""
-    return cast(float, np.sqrt(value))
+    return _plain(np.sqrt(value))
 
 
 def where(condition: bool | float, chosen: float, otherwise: float) -> float:
     """`chosen` where `condition` holds, else `otherwise`, element by element."""
-    if isinstance(condition, (bool, np.bool_)):
+    if np.ndim(condition) == 0:
         return chosen if condition else otherwise
     return cast(float, np.where(cast(Any, condition), chosen, otherwise))
 
