@@ -1,12 +1,20 @@
-"""Writes the generated pages of this folder; tests fail when one is stale."""
+"""Writes the generated pages of this folder and the table of residuals; tests fail when one is stale."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ziplan.report.laws_page import laws_page
+from ziplan.report.validate_page import fidelity_page
+from ziplan.study.residuals import residuals_module
+from ziplan.study.validate import validation
 
-PAGES = {"laws.md": laws_page}
-"""File name to the function that makes its text."""
+PAGES: dict[str, Callable[[], str]] = {
+    "laws.md": laws_page,
+    "../ziplan/estimate/residuals.py": lambda: residuals_module(validation().scores),
+    "fidelity.md": lambda: fidelity_page(validation()),
+}
+"""File name, from this folder, to the function that makes its text."""
 
 if __name__ == "__main__":
     for name, text in PAGES.items():
-        Path(__file__).with_name(name).write_text(text(), encoding="utf-8")
+        (Path(__file__).parent / name).write_text(text(), encoding="utf-8")

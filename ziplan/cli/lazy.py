@@ -13,6 +13,7 @@ COMMANDS: dict[str, str] = {
     "fit": "Plan a training run: whether it fits, where, and how fast.",
     "limits": "The three ceilings on a model's size, and the training time.",
     "explain": "How a number comes about: the article's figures, or one law.",
+    "validate": "Predictions held against measured runs, with the error of each.",
     "profiles": "Shipped machines and parts, each value with its source.",
     "models": "Shipped model shapes, operator by operator.",
     "schema": "JSON Schema of a file ziplan reads or a document it writes.",

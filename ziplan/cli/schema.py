@@ -41,11 +41,18 @@ def _plan_file() -> dict[str, Any]:
     return PlanFile.model_json_schema()
 
 
+def _measurement_file() -> dict[str, Any]:
+    from ziplan.study.records import RecordFile
+
+    return RecordFile.model_json_schema()
+
+
 INPUTS: dict[str, Callable[[], dict[str, Any]]] = {
     "model.yaml": _model_file,
     "cluster.yaml": _cluster_file,
     "machine.yaml": _machine_file,
     "plan.yaml": _plan_file,
+    "measurement.yaml": _measurement_file,
 }
 
 

@@ -2,13 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ziplan.estimate.residuals import RESIDUALS
 from ziplan.hardware.cluster import Cluster
 from ziplan.plan import Plan
 
 UNCHECKED = (0.5, 2.0)
-"""Factors on the step time of a kind of run that no published measurement has checked yet."""
+"""Factors on the step time of a runtime that no published run has checked yet."""
+
+FEWEST_RUNS = 2
+"""With fewer runs of a kind, those of every kind under the same runtime are taken."""
+
+MANY_RUNS = 10
+"""From so many runs on, the interval leaves out the tenth at either end; with fewer it is the range."""
+
+NARROWEST = 1.15
+"""No interval is narrower than this factor either way.
+
+The same run differs by more between two releases of a runtime or two days on one cluster.
+"""
+
+NVME, PARAMS_ON_HOST, OPTIMIZER_ON_HOST, ON_GPU = (
+    "NVMe",
+    "parameters and optimizer on the host",
+    "optimizer on the host",
+    "nothing offloaded",
+)
+
+
+def kind_of(cluster: Cluster, plan: Plan) -> str:
+    """The kind of run that a plan is: what of its state lives outside the GPU, and how far out."""
+    placement = plan.placement
+    states = (placement.params, placement.grads, placement.optimizer)
+    if any(_share(cluster, state, "nvme") > 0 for state in states):
+        return NVME
+    if _share(cluster, placement.params, "dram") > 0:
+        return PARAMS_ON_HOST
+    return OPTIMIZER_ON_HOST if _share(cluster, placement.optimizer, "dram") > 0 else ON_GPU
+
+
+def _share(cluster: Cluster, state: Mapping[str, float], medium: str) -> float:
+    return sum(part for name, part in state.items() if cluster.node.tiers[name].medium == medium)
 
 
 def residuals(runtime: str, cluster: Cluster, plan: Plan) -> tuple[float, float, str]:
     """(low factor, high factor, where they come from) for the step time of a plan."""
-    return (*UNCHECKED, "no published run of this kind has been compared yet: a factor of two is assumed")
+    kind = kind_of(cluster, plan)
+    count, low, high = RESIDUALS.get(runtime, {}).get(kind, (0, 1.0, 1.0))
+    if count >= FEWEST_RUNS:
+        return (*_widened(low, high), _sentence(count, f"runs of this kind ({kind})", low, high))
+    known = RESIDUALS.get(runtime, {}).values()
+    if not known:
+        return (*UNCHECKED, "no published run of this runtime has been compared: a factor of two is assumed")
+    count = sum(each[0] for each in known)
+    low, high = min(each[1] for each in known), max(each[2] for each in known)
+    said = _sentence(count, f"runs of {runtime}", low, high)
+    return (*_widened(low, high), f"{said}; too few of this kind ({kind}) to tell")
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    return min(low, 1 / NARROWEST), max(high, NARROWEST)
+
+
+def _sentence(count: int, what: str, low: float, high: float) -> str:
+    of = "8 of 10 among " if count >= MANY_RUNS else ""
+    return f"{of}{count} published {what} took {low:.2f} to {high:.2f} times the prediction (ziplan validate)"

@@ -1,0 +1,87 @@
+"""Files of measurements: what they may say, and where a mistake is pointed at."""
+
+import pytest
+from study.runs import write
+
+from ziplan.errors import BadInput
+from ziplan.study.records import RATES, load_records, shipped_files
+from ziplan.study.validate import validation
+
+
+def _complaint(folder, **changes):
+    with pytest.raises(BadInput) as raised:
+        validation([write(folder, changes)])
+    (problem,) = raised.value.problems
+    assert problem.line > 0
+    assert problem.file.endswith("runs.yaml")
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "pointed_at"),
+    [
+        ({"measured": {"step_time_s": 1, "tokens_per_s": 2}}, "one rate is enough", '"measured"'),
+        ({"measured": {}}, "nothing measured", '"measured"'),
+        ({"measured": {"flops_per_s_per_gpu": 45e12}}, "go together", '"measured"'),
+        ({"measured": {"step_time_s": 1, "convention": "model"}}, "go together", '"measured"'),
+        ({"measured": {"step_time_s": 1, "outcome": "oom"}}, "has no step_time_s", '"measured"'),
+        ({"measured.step_time_s": -1}, "must be greater than 0", "-1"),
+        ({"measured.step_tim": 1}, "unknown key `step_tim`", "step_tim"),
+        ({"model": None}, "name one model", "{"),
+        ({"shape": {"model_type": "gpt2"}}, "name one model", "{"),
+        ({"model": "llama-3.1-8c"}, "llama-3.1-8c", "llama-3.1-8c"),
+        ({"cluster.machine": "dgx-3"}, "no machine is called 'dgx-3'", "machine"),
+        ({"cluster.with": {"tiers.dram.capacity": "1 parsec"}}, "parsec", "tiers.dram.capacity"),
+        ({"runtime": {"name": "deepsped"}}, "unknown runtime", "deepsped"),
+        ({"plan.placement": {"params": "tape"}}, "has no tier 'tape'", "tape"),
+        ({"plan.placement": {"params": {"hbm": 0.5}}}, "add up to 1", "params"),
+        ({"plan.zero_stage": 4}, "must be at most 3", "4"),
+        ({"training.sequence_length": 10**6}, "takes sequences of up to", "1000000"),
+        ({"quality": "guessed"}, "exact", "guessed"),
+        ({"id": "One Run"}, "id", "One Run"),
+        ({"plan": None}, "missing key `plan`", "{"),
+    ],
+)
+def test_a_mistake_is_pointed_at(tmp_path, changes, said, pointed_at):
+    problem = _complaint(tmp_path, **changes)
+    assert said in problem.message
+    assert pointed_at in problem.text
+
+
+def test_an_inline_shape_says_what_it_lacks(tmp_path):
+    shape = {"model_type": "gpt2", "n_embd": 1024, "n_layer": 2, "n_head": 3, "n_positions": 4096}
+    with pytest.raises(BadInput) as raised:
+        validation([write(tmp_path, {"model": None, "shape": shape})])
+    said = "\n".join(str(problem) for problem in raised.value.problems)
+    assert "vocab_size" in said
+    assert "n_head" in said
+
+
+def test_all_files_are_complained_of_together(tmp_path):
+    paths = [write(tmp_path, {"quality": "guessed"}, name=name) for name in ("a.yaml", "b.yaml")]
+    with pytest.raises(BadInput) as raised:
+        load_records(paths)
+    assert [problem.file for problem in raised.value.problems] == [str(path) for path in paths]
+
+
+def test_a_name_is_given_once(tmp_path):
+    path = write(tmp_path, {}, {"id": "run-0"})
+    with pytest.raises(BadInput, match="'run-0' is also a record of"):
+        load_records([path])
+
+
+def test_every_shipped_record_says_what_it_took_for_granted():
+    records = load_records(shipped_files())
+    assert len(records) > 50
+    for record in records:
+        assert record.source.url.startswith("https://"), record.entry.id
+        assert record.entry.locator
+        assert record.entry.assumed, record.entry.id
+        assert record.entry.cluster.machine.replace("-", "").isalnum()
+
+
+def test_timed_is_having_a_rate(tmp_path):
+    assert all(record.entry.measured.timed for record in load_records([write(tmp_path, {})]))
+    path = write(tmp_path, {"measured": {"outcome": "oom"}})
+    assert not any(record.entry.measured.timed for record in load_records([path]))
+    assert set(RATES) <= set(load_records([path])[0].entry.measured.model_dump())

@@ -1,0 +1,234 @@
+"""Predictions against measurements: the arithmetic, the shipped records, the generated files."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from cli.runs import ziplan
+from study.runs import write
+
+from ziplan.estimate import fidelity, residuals
+from ziplan.hardware.profiles import load_cluster
+from ziplan.plan import Placement, Plan
+from ziplan.report.schemas import DOCUMENTS
+from ziplan.report.validate_json import validate_document
+from ziplan.report.validation import Run
+from ziplan.study.records import load_records, shipped_files
+from ziplan.study.validate import scores, validation
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return validation()
+
+
+def run(number, predicted, measured, **changes):
+    values = {
+        "id": f"run-{number}",
+        "source": "A test",
+        "url": "https://example.org",
+        "locator": "",
+        "published": "",
+        "runtime": "deepspeed",
+        "kind": "nothing offloaded",
+        "quality": "exact",
+        "calibration": False,
+        "predicted": predicted,
+        "measured": measured,
+        "terms": {"compute": 0.75 * predicted, "gather": 0.25 * predicted},
+        "verdict": "fits",
+        "outcome": "fits",
+    }
+    return Run(**(values | changes))
+
+
+def test_every_shipped_record_is_predicted_or_says_why_not(shipped):
+    answered = [each.id for each in (*shipped.runs, *shipped.unpredicted)]
+    assert sorted(answered) == sorted(record.entry.id for record in load_records(shipped_files()))
+    assert all(each.reason for each in shipped.unpredicted)
+    for each in shipped.runs:
+        assert each.predicted > 0
+        assert sum(each.terms.values()) == pytest.approx(each.predicted)
+
+
+def test_the_set_is_as_broad_as_it_claims(shipped):
+    counts = {score.kind: score.count for score in shipped.scores}
+    assert set(counts) == {
+        fidelity.ON_GPU, fidelity.OPTIMIZER_ON_HOST, fidelity.PARAMS_ON_HOST, fidelity.NVME
+    }  # fmt: skip
+    assert min(counts.values()) >= fidelity.FEWEST_RUNS
+    assert sum(run.measured is None for run in shipped.runs) >= 4
+    assert {run.outcome for run in shipped.runs} == {"fits", "oom"}
+
+
+def test_calibration_is_shown_and_not_scored(shipped):
+    calibration = {run.id for run in shipped.runs if run.calibration}
+    assert calibration == {"llm-foundry-7b-8a100-80g-2048x6"}
+    assert sum(score.count for score in shipped.scores) == sum(run.scored for run in shipped.runs)
+    assert not scores([run(0, 1.0, 2.0, calibration=True)])
+
+
+def test_scores_are_what_the_errors_say():
+    (score,) = scores([run(0, 1.1, 1.0), run(1, 0.8, 1.0), run(2, 1.5, 1.0), run(3, 1.0, None)])
+    assert score.count == 3
+    assert score.median_error == pytest.approx(0.2)
+    assert score.p90_error == pytest.approx(0.2 + 0.8 * 0.3)
+    assert score.bias == pytest.approx((0.1 - 0.2 + 0.5) / 3)
+    assert (score.worst, score.worst_error) == ("run-2", pytest.approx(0.5))
+    assert (score.low, score.high) == (pytest.approx(1 / 1.5), pytest.approx(1 / 0.8))
+
+
+def test_many_runs_leave_out_the_tenths():
+    many = [run(number, 1.0, 1.0 + number) for number in range(11)]
+    (score,) = scores(many)
+    assert (score.low, score.high) == (pytest.approx(2.0), pytest.approx(10.0))
+
+
+def test_kinds_and_runtimes_are_scored_apart():
+    mixed = [run(0, 1.0, 1.0), run(1, 1.0, 1.0, kind="NVMe"), run(2, 1.0, 1.0, runtime="ideal")]
+    assert [(score.runtime, score.kind) for score in scores(mixed)] == [
+        ("deepspeed", "nothing offloaded"), ("deepspeed", "NVMe"), ("ideal", "nothing offloaded")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome", "hit"),
+    [
+        ("fits", "fits", True),
+        ("fits", "oom", False),
+        ("does_not_fit", "oom", True),
+        ("does_not_fit", "fits", False),
+        ("tight", "fits", None),
+        ("unknown", "oom", None),
+    ],
+)
+def test_verdicts_are_judged(verdict, outcome, hit):
+    assert run(0, 1.0, 1.0, verdict=verdict, outcome=outcome).hit is hit
+
+
+def test_every_rate_means_the_same_step(tmp_path):
+    (timed,) = validation([write(tmp_path, {"measured": {"step_time_s": 2.0}})]).runs
+    tokens = 8 * 4096 / 2.0
+    rates = [{"tokens_per_s": tokens}, {"tokens_per_s_per_gpu": tokens / 8}]
+    same = validation([write(tmp_path, *({"measured": rate} for rate in rates))])
+    assert [each.measured for each in same.runs] == pytest.approx([timed.measured] * 2)
+
+
+def test_conventions_differ_by_what_is_recomputed(tmp_path):
+    measured = [{"flops_per_s_per_gpu": 1e14, "convention": name} for name in ("hardware", "model")]
+    hardware, model = validation([write(tmp_path, *({"measured": each} for each in measured))]).runs
+    params = 8_030_261_248
+    assert model.measured == pytest.approx(6 * params * 4096 / 1e14)
+    assert hardware.measured / model.measured == pytest.approx(8 / 6, rel=0.1)
+
+
+def test_an_injected_wrong_measurement_shows_as_a_miss(tmp_path, capsys):
+    (right,) = validation([write(tmp_path, {})]).runs
+    wrong = {"measured": {"step_time_s": 10 * right.predicted}}
+    path = write(
+        tmp_path, {"measured": {"step_time_s": right.predicted}}, wrong, {"measured": {"outcome": "oom"}}
+    )
+    document = json.loads(ziplan(capsys, "validate", path, "--json").out)
+    errors = {each["id"]: each["error"] for each in document["records"]}
+    assert errors == {"run-0": pytest.approx(0), "run-1": pytest.approx(-0.9), "run-2": None}
+    assert document["scores"][0]["worst"]["id"] == "run-1"
+    assert right.verdict == "fits"
+    assert document["outcomes"]["missed"] == ["run-2"]
+    said = ziplan(capsys, "validate", path).out
+    assert "-90%" in said
+    assert "wrong: run-2" in said
+
+
+def test_what_a_runtime_refuses_is_listed_with_the_reason(tmp_path, capsys):
+    said = ziplan(capsys, "validate", write(tmp_path, {"plan.tp_degree": 2})).out
+    assert "run-0: tensor and pipeline parallelism" in said
+
+
+def test_validate_takes_a_machine_beside_the_file(tmp_path):
+    (tmp_path / "mine.yaml").write_text("extends: dgx-a100-80g\ngpus_per_node: 4\nname: Mine\n")
+    (four,) = validation([write(tmp_path, {"cluster.machine": "mine.yaml"})]).runs
+    (eight,) = validation([write(tmp_path, {})]).runs
+    assert four.predicted != eight.predicted
+
+
+def test_the_command_answers_within_a_hundred_columns(capsys):
+    ran = ziplan(capsys, "validate")
+    assert ran.code == 0
+    assert max(len(text) for text in ran.out.splitlines()) <= 100
+    document = json.loads(ziplan(capsys, "validate", "--json").out)
+    jsonschema.validate(document, DOCUMENTS["validate"])
+    assert ziplan(capsys, "validate", "missing.yaml").code == 2
+
+
+def test_the_document_is_plain_json(shipped):
+    text = json.dumps(validate_document(shipped), allow_nan=False)
+    jsonschema.validate(json.loads(text), DOCUMENTS["validate"])
+
+
+def _pages():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.PAGES
+
+
+@pytest.mark.parametrize("name", ["fidelity.md", "../ziplan/estimate/residuals.py"])
+def test_generated_files_are_fresh(name):
+    stale = f"docs/{name} is stale: run `make docs`"
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == _pages()[name](), stale
+
+
+def _plan(**homes):
+    places = {"params": "hbm", "grads": "hbm", "optimizer": "hbm", "checkpoints": "hbm"} | homes
+    return Plan(dp_degree=16.0, placement=Placement(**{kind: {tier: 1.0} for kind, tier in places.items()}))
+
+
+@pytest.mark.parametrize(
+    ("homes", "kind"),
+    [
+        ({}, fidelity.ON_GPU),
+        ({"checkpoints": "dram"}, fidelity.ON_GPU),
+        ({"optimizer": "dram", "grads": "dram"}, fidelity.OPTIMIZER_ON_HOST),
+        ({"params": "dram", "optimizer": "dram"}, fidelity.PARAMS_ON_HOST),
+        ({"params": "dram", "optimizer": "nvme"}, fidelity.NVME),
+        ({"grads": "nvme"}, fidelity.NVME),
+    ],
+)
+def test_kinds_of_runs(homes, kind):
+    assert fidelity.kind_of(load_cluster("dgx-2"), _plan(**homes)) == kind
+
+
+def test_residuals_are_those_of_the_kind(monkeypatch):
+    cluster = load_cluster("dgx-2")
+    known = {"deepspeed": {fidelity.ON_GPU: (12, 0.9, 2.0), fidelity.NVME: (3, 0.95, 1.05)}}
+    monkeypatch.setattr(fidelity, "RESIDUALS", known)
+    low, high, said = fidelity.residuals("deepspeed", cluster, _plan())
+    assert (low, high) == (1 / fidelity.NARROWEST, 2.0)
+    assert said.startswith(
+        "8 of 10 among 12 published runs of this kind (nothing offloaded) took 0.90 to 2.00"
+    )
+    low, high, said = fidelity.residuals("deepspeed", cluster, _plan(params="nvme"))
+    assert (low, high) == (1 / fidelity.NARROWEST, fidelity.NARROWEST)
+    assert said.startswith("3 published runs")
+
+
+def test_a_kind_with_too_few_runs_takes_those_of_the_runtime(monkeypatch):
+    cluster = load_cluster("dgx-2")
+    known = {"deepspeed": {fidelity.ON_GPU: (12, 0.9, 2.0), fidelity.NVME: (1, 0.5, 0.5)}}
+    monkeypatch.setattr(fidelity, "RESIDUALS", known)
+    low, high, said = fidelity.residuals("deepspeed", cluster, _plan(params="nvme"))
+    assert (low, high) == (0.5, 2.0)
+    assert "13 published runs of deepspeed" in said
+    assert "too few of this kind (NVMe)" in said
+    assert fidelity.residuals("ideal", cluster, _plan())[:2] == fidelity.UNCHECKED
+
+
+def test_stored_residuals_are_intervals():
+    for kinds in residuals.RESIDUALS.values():
+        for count, low, high in kinds.values():
+            assert count > 0
+            assert 0 < low <= high

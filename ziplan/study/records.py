@@ -1,0 +1,218 @@
+"""Published measurements as files (`ziplan.measurement/1`): one source a file, one run a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from ziplan.errors import BadInput, Problem
+from ziplan.files import Document, read, validate
+from ziplan.files.validation import WRONG_VALUE
+from ziplan.units import Precision
+
+SCHEMA = "ziplan.measurement/1"
+SHIPPED = Path(__file__).parent / "measurements"
+TOLERANCE = 1e-6
+
+Outcome = Literal["fits", "oom"]
+
+
+class Entry(BaseModel):
+    """A frozen part of a record; keys it does not know are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class SourceEntry(Entry):
+    """Who published the runs of a file, and where."""
+
+    title: str
+    url: str
+
+
+class ClusterEntry(Entry):
+    """The machine as a cluster.yaml names it."""
+
+    machine: str
+    nodes: int = Field(default=1, ge=1)
+    with_: dict[str, str | int | float] = Field(default_factory=dict, alias="with")
+
+
+class TrainingEntry(Entry):
+    """The training settings that a prediction depends on."""
+
+    sequence_length: int = Field(ge=1)
+    precision: Precision
+    attention: Literal["flash", "eager"]
+
+
+class RuntimeEntry(Entry):
+    """The runtime that predicts the run, and the software that ran it."""
+
+    name: str = "deepspeed"
+    published: str = ""
+
+
+Home = str | dict[str, float]
+
+
+class PlacementEntry(Entry):
+    """Where each kind of state lived: a tier, or tiers with fractions. Gradients follow the optimizer."""
+
+    params: Home = "hbm"
+    grads: Home | None = None
+    optimizer: Home = "hbm"
+    checkpoints: Home = "hbm"
+
+    @field_validator("params", "grads", "optimizer", "checkpoints")
+    @classmethod
+    def _adds_up(cls, home: Home | None) -> Home | None:
+        if isinstance(home, dict) and abs(sum(home.values()) - 1) > TOLERANCE:
+            raise ValueError(f"fractions must add up to 1, these add up to {sum(home.values()):g}")
+        return home
+
+
+class PlanEntry(Entry):
+    """The plan that was run; `dp_degree` is all GPUs over the other degrees unless it is given."""
+
+    zero_stage: int = Field(ge=0, le=3)
+    placement: PlacementEntry = PlacementEntry()
+    dp_degree: int | None = Field(default=None, ge=1)
+    tp_degree: int = Field(default=1, ge=1)
+    pp_degree: int = Field(default=1, ge=1)
+    micro_batch_size: int = Field(ge=1)
+    accumulation_steps: int = Field(default=1, ge=1)
+    activation_checkpointing: Literal["none", "selective", "full"]
+    prefetch_depth: int = Field(default=1, ge=0)
+    tile_count: int = Field(default=1, ge=1)
+    sub_group_params: float = Field(default=1e9, gt=0)
+    optimizer_buffer_count: int = Field(default=4, ge=0)
+
+
+RATES = ("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "flops_per_s_per_gpu")
+
+
+class MeasuredEntry(Entry):
+    """What was measured: one rate in the source's own terms, or whether the run fitted.
+
+    `convention` says what a FLOP/s counts: `hardware` everything computed (8 per parameter and
+    token with full checkpointing, and attention), `model` 6 per parameter and token.
+    """
+
+    step_time_s: float | None = Field(default=None, gt=0)
+    tokens_per_s: float | None = Field(default=None, gt=0)
+    tokens_per_s_per_gpu: float | None = Field(default=None, gt=0)
+    flops_per_s_per_gpu: float | None = Field(default=None, gt=0)
+    convention: Literal["hardware", "model"] | None = None
+    outcome: Outcome = "fits"
+
+    @model_validator(mode="after")
+    def _one_rate(self) -> MeasuredEntry:
+        given = [name for name in RATES if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"one rate is enough: {' and '.join(given)} may contradict each other")
+        if not given and "outcome" not in self.model_fields_set:
+            raise ValueError(f"nothing measured: give one of {', '.join(RATES)}, or outcome")
+        if given and self.outcome == "oom":
+            raise ValueError(f"a run that went out of memory has no {given[0]}")
+        if (self.flops_per_s_per_gpu is None) != (self.convention is None):
+            raise ValueError("flops_per_s_per_gpu and convention (hardware or model) go together")
+        return self
+
+    @property
+    def timed(self) -> bool:
+        """Whether a rate was measured."""
+        return any(getattr(self, name) is not None for name in RATES)
+
+
+class RecordEntry(Entry):
+    """One published run: what ran, on what, and what came out."""
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    locator: str
+    cluster: ClusterEntry
+    model: str | None = None
+    shape: dict[str, Any] | None = None
+    training: TrainingEntry
+    runtime: RuntimeEntry = RuntimeEntry()
+    plan: PlanEntry
+    measured: MeasuredEntry
+    quality: Literal["exact", "read_off_plot"]
+    assumed: tuple[str, ...] = ()
+    calibration: bool = False
+    notes: str = ""
+
+    @model_validator(mode="after")
+    def _one_model(self) -> RecordEntry:
+        if (self.model is None) == (self.shape is None):
+            raise ValueError("name one model: either `model` (a shipped shape) or an inline `shape`")
+        return self
+
+
+class RecordFile(Entry):
+    """A file of records."""
+
+    schema_name: Literal["ziplan.measurement/1"] = Field(alias="schema")
+    source: SourceEntry
+    records: list[RecordEntry] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run, its source, and its place in the file that it came from."""
+
+    entry: RecordEntry
+    source: SourceEntry
+    document: Document
+    index: int
+
+    def problem(self, message: str, *path: str, help: str = "") -> Problem:
+        """A problem with a part of the record."""
+        return self.document.problem(("records", self.index, *path), WRONG_VALUE, message, help)
+
+    def relocated(self, error: BadInput, *path: str) -> BadInput:
+        """Problems of something that the record names, at the place where it does."""
+        return BadInput(
+            *(self.problem(problem.message, *path, help=problem.help) for problem in error.problems)
+        )
+
+
+def shipped_files() -> list[Path]:
+    """The files of records that come with ziplan."""
+    return sorted(SHIPPED.glob("*.yaml"))
+
+
+def load_records(paths: Iterable[Path]) -> list[Record]:
+    """The records of some files; BadInput with every problem of every file."""
+    problems: list[Problem] = []
+    records: list[Record] = []
+    for path in paths:
+        found, wrong = _records_of(path)
+        records += found
+        problems += wrong
+    problems += _repeated(records)
+    if problems:
+        raise BadInput(*problems)
+    return records
+
+
+def _records_of(path: Path) -> tuple[list[Record], tuple[Problem, ...]]:
+    """A file's records, or what is wrong with it."""
+    try:
+        document = read(path, f"measurements/{path.name}" if path.parent == SHIPPED else "")
+        file = validate(document, RecordFile)
+    except BadInput as error:
+        return [], error.problems
+    return [Record(entry, file.source, document, index) for index, entry in enumerate(file.records)], ()
+
+
+def _repeated(records: Iterable[Record]) -> Iterator[Problem]:
+    seen: dict[str, Record] = {}
+    for record in records:
+        first = seen.setdefault(record.entry.id, record)
+        if first is not record:
+            yield record.problem(f"id: {record.entry.id!r} is also a record of {first.document.name}", "id")

@@ -1,0 +1,211 @@
+"""Predictions held against published runs: each run predicted as it was run, errors as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ziplan.errors import BadInput, Problem
+from ziplan.estimate import Estimate, estimate
+from ziplan.estimate.fidelity import MANY_RUNS, kind_of
+from ziplan.hardware.cluster import Cluster
+from ziplan.hardware.profiles import load_cluster
+from ziplan.plan import Checkpointing, Placement, Plan
+from ziplan.report.validation import Run, Score, Unpredicted, Validation
+from ziplan.runtimes import RUNTIMES
+from ziplan.runtimes.runtime import Runtime
+from ziplan.study.records import Home, MeasuredEntry, Record, load_records, shipped_files
+from ziplan.workload.config import model_of
+from ziplan.workload.families import activation_bytes
+from ziplan.workload.load import load_model
+from ziplan.workload.model import Model
+from ziplan.workload.training import Training, Workload
+
+
+def validation(paths: Sequence[Path] = ()) -> Validation:
+    """The records of some files, or those that are shipped, predicted and scored."""
+    answers = [predicted(record) for record in load_records(paths or shipped_files())]
+    runs = [answer for answer in answers if isinstance(answer, Run)]
+    return Validation(runs, scores(runs), [answer for answer in answers if isinstance(answer, Unpredicted)])
+
+
+def predicted(record: Record) -> Run | Unpredicted:
+    """The run of a record as ziplan predicts it, or why it does not."""
+    cluster, workload, runtime = _cluster(record), _workload(record), _runtime(record)
+    plan = runtime.settle(cluster, workload, _plan(record, cluster))
+    reasons = runtime.refusals(cluster, workload, plan)
+    if reasons:
+        return _unpredicted(record, "; ".join(reasons))
+    try:
+        answer = estimate(cluster, workload, runtime, plan)
+    except BadInput as error:
+        return _unpredicted(record, "; ".join(problem.message for problem in error.problems))
+    entry, source = record.entry, record.source
+    return Run(
+        id=entry.id,
+        source=source.title,
+        url=source.url,
+        locator=entry.locator,
+        published=entry.runtime.published,
+        runtime=runtime.NAME,
+        kind=kind_of(cluster, plan),
+        quality=entry.quality,
+        calibration=entry.calibration,
+        predicted=float(answer.step_time),
+        measured=measured_step_time(entry.measured, answer),
+        terms={name: float(seconds) for name, seconds in answer.terms.items()},
+        verdict=answer.verdict,
+        outcome=entry.measured.outcome,
+        assumed=entry.assumed,
+        notes=entry.notes,
+    )
+
+
+def measured_step_time(measured: MeasuredEntry, answer: Estimate) -> float | None:
+    """The measured rate as seconds per step; FLOP/s by the convention that the source counts in."""
+    if measured.step_time_s is not None:
+        return measured.step_time_s
+    if measured.tokens_per_s is not None:
+        return float(answer.tokens_per_step) / measured.tokens_per_s
+    if measured.tokens_per_s_per_gpu is not None:
+        return float(answer.tokens_per_step) / (measured.tokens_per_s_per_gpu * answer.gpus)
+    if measured.flops_per_s_per_gpu is None:
+        return None
+    flops = answer.hardware_flops if measured.convention == "hardware" else answer.model_flops
+    return float(flops) / (measured.flops_per_s_per_gpu * answer.gpus)
+
+
+def scores(runs: Iterable[Run]) -> list[Score]:
+    """The scores of each runtime and kind that has a scored run, as first met."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        if run.scored:
+            groups.setdefault((run.runtime, run.kind), []).append(run)
+    return [_score(runtime, kind, group) for (runtime, kind), group in groups.items()]
+
+
+def _score(runtime: str, kind: str, runs: Sequence[Run]) -> Score:
+    errors = {run.id: run.error for run in runs if run.error is not None}
+    factors = [run.factor for run in runs if run.factor is not None]
+    sizes = [abs(error) for error in errors.values()]
+    worst = max(errors, key=lambda name: abs(errors[name]))
+    tail = 0.1 if len(factors) >= MANY_RUNS else 0.0
+    return Score(
+        runtime=runtime,
+        kind=kind,
+        count=len(errors),
+        median_error=float(np.median(sizes)),
+        p90_error=float(np.percentile(sizes, 90)),
+        bias=float(np.mean(list(errors.values()))),
+        worst=worst,
+        worst_error=errors[worst],
+        low=float(np.percentile(factors, 100 * tail)),
+        high=float(np.percentile(factors, 100 - 100 * tail)),
+    )
+
+
+def _unpredicted(record: Record, reason: str) -> Unpredicted:
+    return Unpredicted(record.entry.id, record.source.title, record.source.url, record.entry.locator, reason)
+
+
+def _runtime(record: Record) -> Runtime:
+    name = record.entry.runtime.name
+    if name not in RUNTIMES:
+        known = f"known are {', '.join(RUNTIMES)}"
+        raise BadInput(
+            record.problem(f"runtime.name: unknown runtime {name!r}", "runtime", "name", help=known)
+        )
+    return RUNTIMES[name]
+
+
+def _cluster(record: Record) -> Cluster:
+    entry = record.entry.cluster
+    settings = [("nodes", str(entry.nodes)), *((path, str(value)) for path, value in entry.with_.items())]
+    beside = Path(record.document.name).parent / entry.machine
+    try:
+        return load_cluster(str(beside) if beside.is_file() else entry.machine, settings)
+    except BadInput as error:
+        raise BadInput(*(_of_cluster(record, problem) for problem in error.problems)) from None
+
+
+def _of_cluster(record: Record, problem: Problem) -> Problem:
+    """A problem of the machine, at the change that it comes from or else at the machine's name."""
+    change = problem.file.removeprefix("--set ")
+    path = ("with", change) if change in record.entry.cluster.with_ else ("machine",)
+    return record.problem(problem.message, "cluster", *path, help=problem.help)
+
+
+def _workload(record: Record) -> Workload:
+    entry, model = record.entry.training, _model(record)
+    if model.max_sequence_length and entry.sequence_length > model.max_sequence_length:
+        message = f"{model.name} takes sequences of up to {model.max_sequence_length:,} tokens"
+        raise BadInput(record.problem(message, "training", "sequence_length"))
+    plan = record.entry.plan
+    training = Training(
+        sequence_length=entry.sequence_length,
+        micro_batch_size=plan.micro_batch_size,
+        accumulation_steps=plan.accumulation_steps,
+        precision=entry.precision,
+        activation_checkpointing=plan.activation_checkpointing,
+        attention=entry.attention,
+    )
+    return Workload(
+        model, training, entry.precision, activation_bytes(model, entry.attention, entry.precision)
+    )
+
+
+def _model(record: Record) -> Model:
+    entry = record.entry
+    if entry.model is not None:
+        try:
+            return load_model(entry.model)
+        except BadInput as error:
+            raise record.relocated(error, "model") from None
+    problems = []
+
+    def report(key: str, code: str, message: str, help: str) -> None:
+        problems.append(record.problem(f"shape.{key}: {message}", "shape", key, help=help))
+
+    model = model_of(entry.id, entry.shape or {}, report)
+    if model is None or problems:
+        raise BadInput(*problems)
+    return model
+
+
+def _plan(record: Record, cluster: Cluster) -> Plan:
+    entry = record.entry.plan
+    where = entry.placement
+    homes = {
+        "params": where.params,
+        "grads": where.optimizer if where.grads is None else where.grads,
+        "optimizer": where.optimizer,
+        "checkpoints": where.checkpoints,
+    }
+    return Plan(
+        dp_degree=float(entry.dp_degree or cluster.gpu_count // (entry.tp_degree * entry.pp_degree)),
+        zero_stage=float(entry.zero_stage),
+        placement=Placement(**{kind: _home(record, cluster, kind, home) for kind, home in homes.items()}),
+        tp_degree=float(entry.tp_degree),
+        pp_degree=float(entry.pp_degree),
+        micro_batch_size=float(entry.micro_batch_size),
+        accumulation_steps=float(entry.accumulation_steps),
+        activation_checkpointing=float(Checkpointing.named(entry.activation_checkpointing)),
+        prefetch_depth=float(entry.prefetch_depth),
+        tile_count=float(entry.tile_count),
+        sub_group_params=entry.sub_group_params,
+        optimizer_buffer_count=float(entry.optimizer_buffer_count),
+    )
+
+
+def _home(record: Record, cluster: Cluster, kind: str, home: Home) -> Mapping[str, float]:
+    """Tier to fraction; every tier is one of the machine's."""
+    parts = {home: 1.0} if isinstance(home, str) else home
+    tiers = cluster.node.tiers
+    for name in parts:
+        if name not in tiers:
+            message = f"plan.placement.{kind}: {cluster.node.name} has no tier {name!r}"
+            known = f"its tiers are {', '.join(tiers)}"
+            raise BadInput(record.problem(message, "plan", "placement", kind, help=known))
+    return parts
