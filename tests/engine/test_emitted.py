@@ -1,0 +1,112 @@
+"""What ziplan predicts of DeepSpeed against what DeepSpeed does with the config that ziplan emits.
+
+A model is planned from the same Hugging Face config that it is then built from, so module
+granularity, shard sizes and swap thresholds are the real ones.
+"""
+
+import json
+
+import pytest
+
+from engine.harness import Spec, World, run
+from ziplan.estimate import estimate
+from ziplan.hardware.profiles import load_cluster
+from ziplan.plan import Checkpointing, Placement, Plan
+from ziplan.runtimes import deepspeed
+from ziplan.workload.load import load_workload
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
+TOKENS = 16
+PLACEMENTS = {
+    "all on the GPU": ("hbm", "hbm"),
+    "optimizer on the host": ("hbm", "dram"),
+    "both on the host": ("dram", "dram"),
+    "optimizer on NVMe": ("hbm", "nvme"),
+    "both on NVMe": ("nvme", "nvme"),
+}
+SHAPES = {
+    # At one and two ranks some shards swap and some do not; at 64 only the wide matrices do.
+    "narrow": {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 3, "vocab_size": 1024},
+    "wide": {"hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 1, "vocab_size": 1024},
+}
+WORLDS = {
+    "one rank": ("narrow", World(1)),
+    "two ranks": ("narrow", World(2)),
+    "rank 0 of 64": ("wide", World(64, simulated=True)),
+}
+RANKS_PER_NODE = 8
+
+
+def shape(name):
+    heads = {"num_attention_heads": 8, "num_key_value_heads": 4}
+    fixed = {"model_type": "llama", "tie_word_embeddings": False, "max_position_embeddings": 64}
+    return {**fixed, **heads, **SHAPES[name]}
+
+
+class Case:
+    """A plan written by hand and settled by ziplan, its prediction, and what the engine did."""
+
+    def __init__(self, folder, model, world, tiers, checkpointing=Checkpointing.NONE, **fields):
+        folder.mkdir(exist_ok=True)
+        config = shape(model)
+        (folder / "config.json").write_text(json.dumps(config))
+        params, optimizer = ({tier: 1.0} for tier in tiers)
+        placement = Placement(params=params, grads=optimizer, optimizer=optimizer)
+        settings = {"sequence_length": TOKENS, "precision": "bf16"}
+        self.workload = load_workload(str(folder), settings)
+        self.cluster = load_cluster(f"{-(-world.ranks // RANKS_PER_NODE)}x dgx-a100-80g")
+        fields = {"optimizer_buffer_count": 4, "prefetch_depth": 0, **fields}
+        plan = Plan(
+            dp_degree=world.ranks, placement=placement, activation_checkpointing=checkpointing, **fields
+        )
+        self.plan = deepspeed.settle(self.cluster, self.workload, plan)
+        self.ranks_per_node = min(RANKS_PER_NODE, world.ranks)
+        self.predicted = estimate(self.cluster, self.workload, deepspeed, self.plan)
+        files = deepspeed.emit(self.cluster, self.workload, self.plan)
+        kind = "none" if checkpointing == Checkpointing.NONE else "non_reentrant"
+        spec = Spec(config, sequence_length=TOKENS, checkpointing=kind)
+        self.done = run(json.loads(files["ds_config.json"]), spec, world, folder / "run")
+
+    def demanded(self, term, resource):
+        """Amount per step that the step program has of a term on a resource."""
+        total = 0.0
+        for segment in self.predicted.segments:
+            once = {id(demand): demand for chain in segment.chains for demand in chain}
+            matching = [d.amount for d in once.values() if (d.term, d.resource) == (term, resource)]
+            total += segment.repeats * sum(matching)
+        return total
+
+    def lines(self, tier, *names, pinned=None):
+        """Bytes of one rank in a tier of the node, by the ledger's lines of these names, or all."""
+        lines = [line for line in self.predicted.ledger.lines if line.tier == tier]
+        lines = [line for line in lines if not names or line.name in names]
+        lines = [line for line in lines if pinned is None or line.pinned is pinned]
+        return sum(line.high for line in lines) / self.ranks_per_node
+
+
+@pytest.fixture(scope="module", params=[(p, w) for p in PLACEMENTS for w in WORLDS], ids="-".join)
+def case(request, tmp_path_factory):
+    placement, world = request.param
+    model, ranks = WORLDS[world]
+    return Case(tmp_path_factory.mktemp("case") / "model", model, ranks, PLACEMENTS[placement])
+
+
+def close(value):
+    return pytest.approx(value, rel=0.01)
+
+
+def test_moves_the_bytes_that_were_predicted(case):
+    """One test for each engine run, so that runs can be spread over processes."""
+    done = case.done
+    read, written = case.predicted.traffic.get("nvme", (0.0, 0.0))
+    assert sum(done.read_bytes.values()) == close(read)
+    assert sum(done.write_bytes.values()) == close(written)
+    assert sum(done.file_bytes.values()) / ranks_with_files(case) == close(case.lines("nvme"))
+    assert sum(done.locked_bytes.values()) == close(case.lines("dram", pinned=True))
+    assert done.params == case.workload.model.params
+
+
+def ranks_with_files(case):
+    """Ranks that ran and left swap files: all of them, or only the simulated one."""
+    return 1 if case.plan.dp_degree > RANKS_PER_NODE else case.plan.dp_degree
