@@ -31,7 +31,16 @@ def test_many_notes_are_cut_and_said_to_be():
     made = answer(notes=tuple(f"note number {number} " + "word " * 30 for number in range(20)))
     lines = text(made).splitlines()
     assert len(lines) == 20
-    assert "more with --explain" in lines[-1]
+    kept = [line for line in lines if line.startswith("note ")]
+    assert lines[-1] == f"note      {20 - len(kept) + 1} more with --explain or --json"
+
+
+def test_every_tier_that_lacks_is_named():
+    made = answer("does_not_fit")
+    dram = replace(made.best.memory["dram"], available=200e9)
+    memory = {**made.best.memory, "dram": dram}
+    said = text(replace(made, best=replace(made.best, memory=memory)))
+    assert "does not fit, at least 100 GB too much for dram in backward (hbm lacks too)" in said
 
 
 def test_the_whole_answer():

@@ -81,7 +81,7 @@ def schema(
         str,
         typer.Argument(
             metavar="NAME",
-            help="fit, model, limits or article; model.yaml, cluster.yaml, machine.yaml or plan.yaml.",
+            help="A document (fit, model, limits, article, validate) or a file (model.yaml, cluster.yaml ...).",
             autocompletion=options.completer(schema_names),
         ),
     ],

@@ -44,14 +44,17 @@ def places(estimate: Estimate) -> list[Place]:
 
 
 def tightest(estimate: Estimate) -> Place | None:
-    """Where the least is left: by bytes surely missing, if any are, else by share."""
+    """Where the least is left, as a share of what there is: of the low end if that is missing somewhere."""
     every = places(estimate)
-    if not every:
-        return None
     missing = [place for place in every if place.left_high < 0]
     if missing:
-        return min(missing, key=lambda place: place.left_high)
-    return min(every, key=lambda place: place.share)
+        return min(missing, key=lambda place: place.left_high / place.available)
+    return min(every, key=lambda place: place.share, default=None)
+
+
+def lacking(estimate: Estimate) -> list[str]:
+    """The tiers that surely have too little."""
+    return [name for name, memory in estimate.memory.items() if memory.low > memory.available]
 
 
 def placement_of(plan: Plan) -> dict[str, dict[str, float]]:

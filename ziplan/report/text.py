@@ -7,21 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ziplan.estimate import Estimate
-from ziplan.report.figures import Place, interval, kinds_of_inputs, tightest
+from ziplan.report.figures import Place, interval, kinds_of_inputs, lacking, tightest
 from ziplan.report.lines import Line, Span, line, wrapped
+from ziplan.report.page import Block, Paragraph, laid_out
 from ziplan.report.phrases import binding_words, placement_words, plan_words, shown, spread
 from ziplan.report.table import tier_table
 from ziplan.solve.problem import Answer, Change
 from ziplan.units import show
 
 LONGEST = 20
-LABEL = 10
 VERDICTS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unknown": "yellow"}
 KIND_WORDS = {"datasheet": "from data sheets", "given": "given by you"}
 TERM_SHARE = 0.005
 """Parts of a step shorter than this share of it are not worth a word."""
-NOTES_KEPT = 2
-"""Lines kept free for notes, at the expense of long paragraphs."""
 
 
 @dataclass(frozen=True)
@@ -36,51 +34,24 @@ class Written:
 
 def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
     """The whole answer; where it would grow too long, paragraphs are cut and some notes left out."""
-    notes = [*answer.notes, *written.said]
-    room = LONGEST - min(len(notes), NOTES_KEPT)
-    for most in (3, 2, 1):
-        page = _Page(width, most)
-        body = _body(answer, written, page)
-        if len(body) > room and most < 3:
-            body = [each for each in body if each]
-        if len(body) <= room:
-            break
-    return [*body, *_notes(notes, LONGEST - len(body), page)]
-
-
-def _body(answer: Answer, written: Written, page: _Page) -> list[Line]:
     best = answer.best
-    return [
-        *_headline(answer, page.width),
-        *_time(best, page),
-        *page.entry("binds", binding_words(answer.binding)),
-        line(),
-        *tier_table(best, page.width),
-        line(),
-        *(_biggest_lines(best, page) if best.verdict == "does_not_fit" else []),
-        *page.entry("placement", placement_words(best.plan)),
-        *page.entry("plan", plan_words(best)),
-        *_baseline(answer, page),
-        *_change(answer.changes, best, page),
-        *_files(written, page),
-        *_inputs(best, page),
+    blocks: list[Block] = [
+        _headline(answer, width),
+        *_time(best),
+        Paragraph("binds", binding_words(answer.binding)),
+        [],
+        tier_table(best, width),
+        [],
+        *_biggest_lines(best),
+        Paragraph("placement", placement_words(best.plan)),
+        Paragraph("plan", plan_words(best)),
+        _baseline(answer),
+        *_change(answer.changes, best),
+        *_files(written),
+        _inputs(best),
+        *(Paragraph("note", note, droppable=True) for note in (*answer.notes, *written.said)),
     ]
-
-
-@dataclass(frozen=True)
-class _Page:
-    """How wide the text is and how many lines a paragraph may take."""
-
-    width: int
-    most: int
-
-    def entry(self, label: str, text: str, style: str = "") -> list[Line]:
-        """A labelled paragraph, wrapped under its label."""
-        lines = wrapped(text, self.width - LABEL, indent="", most=self.most)
-        return [
-            (Span(f"{'' if index else label:<{LABEL}}", "bold"), *(Span(span.text, style) for span in each))
-            for index, each in enumerate(lines)
-        ]
+    return laid_out(blocks, width, LONGEST)
 
 
 def _headline(answer: Answer, width: int) -> list[Line]:
@@ -109,18 +80,19 @@ def _margin(estimate: Estimate, place: Place | None) -> str:
         return "no tier has a need"
     where = f"{place.tier} in {place.phase}"
     if place.left_high < 0:
-        return f"at least {shown(-place.left_high, 'B')} too much for {where}"
+        others = [tier for tier in lacking(estimate) if tier != place.tier]
+        also = f" ({' and '.join(others)} lack{'s' * (len(others) == 1)} too)" if others else ""
+        return f"at least {shown(-place.left_high, 'B')} too much for {where}{also}"
     if place.left_low < 0:
         return f"up to {shown(-place.left_low, 'B')} too much for {where}"
     return f"{shown(place.left_low, 'B')} ({place.share:.0%}) to spare on {where}"
 
 
-def _time(estimate: Estimate, page: _Page) -> list[Line]:
-    low, high = interval(estimate)
+def _time(estimate: Estimate) -> list[Paragraph]:
     if math.isnan(estimate.step_time):
-        return page.entry(
-            "step", f"unknown: nobody stated {', '.join(estimate.unknown) or 'what decides it'}"
-        )
+        wanted = ", ".join(estimate.unknown) or "what decides it"
+        return [Paragraph("step", f"unknown: nobody stated {wanted}")]
+    low, high = interval(estimate)
     ends = f" ({spread(low, high, 's')})" if low < high else ""
     rates = (
         f"{shown(estimate.step_time, 's')}{ends}, {shown(estimate.tokens_per_s, 'token/s')}, "
@@ -128,68 +100,57 @@ def _time(estimate: Estimate, page: _Page) -> list[Line]:
         f"{shown(estimate.hardware_flops_per_s_per_gpu, 'FLOP/s')} computed"
     )
     if estimate.verdict == "does_not_fit":
-        return page.entry("step", f"if it fitted: {rates}")
+        return [Paragraph("step", f"if it fitted: {rates}")]
     terms = sorted(estimate.terms.items(), key=lambda term: -term[1])
     parts = [f"{name} {shown(time, 's')}" for name, time in terms if time > TERM_SHARE * estimate.step_time]
-    return [*page.entry("step", rates), *page.entry("", "= " + " + ".join(parts))]
+    return [Paragraph("step", rates), Paragraph("", "= " + " + ".join(parts))]
 
 
-def _biggest_lines(estimate: Estimate, page: _Page) -> list[Line]:
+def _biggest_lines(estimate: Estimate) -> list[Paragraph]:
     place = tightest(estimate)
-    if place is None:
+    if place is None or estimate.verdict != "does_not_fit":
         return []
     lines = [each for each in estimate.ledger.lines if each.tier == place.tier and place.phase in each.phases]
     biggest = sorted(lines, key=lambda each: -each.high)[:3]
     words = [
         f"{each.name} {shown(each.high, 'B')}{f' [{each.knob}]' if each.knob else ''}" for each in biggest
     ]
-    return page.entry("biggest", f"{place.tier} in {place.phase}: " + ", ".join(words))
+    return [Paragraph("biggest", f"{place.tier} in {place.phase}: " + ", ".join(words))]
 
 
-def _baseline(answer: Answer, page: _Page) -> list[Line]:
+def _baseline(answer: Answer) -> Paragraph:
     base = answer.baseline
     if answer.do_not_offload and answer.best.verdict in ("fits", "tight"):
-        return page.entry(
+        return Paragraph(
             "advice", "do not offload: everything fits in GPU memory, and that is fastest", "green"
         )
     if math.isinf(base.gpus):
-        return page.entry("without", "offload (stage 3 in GPU memory): no number of these GPUs is enough")
+        return Paragraph("without", "offload (stage 3 in GPU memory): no number of these GPUs is enough")
     need = f"{show(base.gpus, '1', 6)} GPUs at {shown(base.usable_bytes_per_gpu, 'B')} usable each"
     time = f", {shown(base.step_time, 's')} a step" if base.step_time is not None else ""
-    return page.entry("without", f"offload (stage 3 in GPU memory): needs {need}{time}")
+    return Paragraph("without", f"offload (stage 3 in GPU memory): needs {need}{time}")
 
 
-def _change(changes: Sequence[Change], estimate: Estimate, page: _Page) -> list[Line]:
-    if not changes:
-        nothing = "no single change of an input makes it fit" if estimate.verdict == "does_not_fit" else ""
-        return page.entry("change", nothing) if nothing else []
-    first = changes[0]
-    return page.entry("change", f"{first.path} from {first.before} to {first.after}: {first.effect}")
+def _change(changes: Sequence[Change], estimate: Estimate) -> list[Paragraph]:
+    if changes:
+        first = changes[0]
+        return [Paragraph("change", f"{first.path} from {first.before} to {first.after}: {first.effect}")]
+    if estimate.verdict == "does_not_fit":
+        return [Paragraph("change", "no single change of an input makes it fit")]
+    return []
 
 
-def _files(written: Written, page: _Page) -> list[Line]:
+def _files(written: Written) -> list[Paragraph]:
     names = ", ".join(written.names)
     if written.folder:
-        return page.entry("files", f"{names} written to {written.folder}")
+        return [Paragraph("files", f"{names} written to {written.folder}")]
     if written.why_not:
-        return page.entry("files", f"none: {written.why_not}")
-    return page.entry("files", f"none written; --out DIR writes {names}") if names else []
+        return [Paragraph("files", f"none: {written.why_not}")]
+    return [Paragraph("files", f"none written; --out DIR writes {names}")] if names else []
 
 
-def _inputs(estimate: Estimate, page: _Page) -> list[Line]:
+def _inputs(estimate: Estimate) -> Paragraph:
     counts = kinds_of_inputs(estimate)
     words = [f"{count} {KIND_WORDS.get(kind, kind)}" for kind, count in counts.items()]
     source = f"; interval: {estimate.interval_source}" if estimate.interval_source else ""
-    return page.entry("inputs", (", ".join(words) or "none listed") + source)
-
-
-def _notes(notes: Sequence[str], room: int, page: _Page) -> list[Line]:
-    """As many notes as there is room for, whole where that goes, else a line each."""
-    for most in (page.most, 1):
-        cut = _Page(page.width, most)
-        lines = [each for note in notes for each in cut.entry("note", note)]
-        if len(lines) <= room:
-            return lines
-    if room < 1:
-        return []
-    return [*lines[: room - 1], *page.entry("note", f"{len(notes) - room + 1} more with --explain or --json")]
+    return Paragraph("inputs", (", ".join(words) or "none listed") + source)
