@@ -74,10 +74,16 @@ def estimate(
         memory=memory(cluster, book),
         ledger=book,
         segments=segments,
-        flash_writes=total(_worked(segments, f"{name}.swap_write") for name in cluster.node.tiers),
+        flash_writes=total(_worked(segments, resource) for resource in _written_to_flash(cluster)),
         derivation=derivation,
         **answer,
     )
+
+
+def _written_to_flash(cluster: Cluster) -> list[str]:
+    """Resources whose work is bytes written to NVMe, by the CPU or straight from the GPU."""
+    flash = [name for name, tier in cluster.node.tiers.items() if tier.medium == "nvme"]
+    return [f"{name}.{direction}" for name in flash for direction in ("swap_write", "write")]
 
 
 def _segment_time(derivation: Derivation, rates: Rates, segment: Segment) -> float:

@@ -10,7 +10,7 @@ from ziplan.laws.efficiency import gpus_for_plain_stage3
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes.runtime import PHASES
-from ziplan.solve.enumerate import DOES_NOT_FIT, best_by_placement, evaluated, search_grid
+from ziplan.solve.enumerate import DOES_NOT_FIT, evaluated, solved
 from ziplan.solve.problem import Baseline, Problem
 
 STATES = ("parameters", "gradients", "optimizer state")
@@ -76,8 +76,9 @@ def _step_time(problem: Problem, gpus: float, best: Estimate) -> float | None:
         objective="time",
     )
     try:
-        grid = search_grid(larger)
+        grid, found = solved(larger)
     except BadInput:
         return None
-    found = best_by_placement(larger, grid)[0]
-    return None if found.rank == DOES_NOT_FIT else evaluated(larger, grid, found).step_time
+    return (
+        None if found[0].rank == DOES_NOT_FIT else evaluated(larger, grid, found[0], record=False).step_time
+    )

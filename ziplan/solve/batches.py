@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.runtimes.runtime import Axis
-from ziplan.workload.training import Workload
+from ziplan.workload.training import Training, Workload
 
 MOST_TOKENS_PER_STEP = 4_194_304
 """Tokens of one optimizer step beyond which no batch is proposed unless it is asked for."""
@@ -15,62 +13,78 @@ MOST_TOKENS_PER_STEP = 4_194_304
 LOGIT_BYTES = 6.0
 """The least that one token's logits take per vocabulary entry: 16 bit and fp32."""
 
+Pair = tuple[int, int]
+"""Micro-batch size and accumulation steps."""
 
-def batch_axes(cluster: Cluster, workload: Workload, dp_degree: int) -> tuple[Axis, ...]:
-    """The axes of micro-batch size and accumulation steps.
 
-    With a global batch they are one axis, because their product is settled. A micro-batch whose
-    logits alone exceed the GPU is left out: memory only grows with it.
+def batch_axis(cluster: Cluster, workload: Workload, dp_degree: int) -> Axis:
+    """The axis of micro-batch size and accumulation steps: one axis, because their product is bounded.
+
+    A micro-batch whose logits alone exceed the GPU is left out where there is another one:
+    memory only grows with it.
     """
-    training = workload.training
+    training, largest = workload.training, _largest_micro_batch(cluster, workload)
     if training.global_batch_size is not None:
-        per_rank = _per_rank(training.global_batch_size, dp_degree)
-        pairs = [(micro, per_rank // micro) for micro in range(1, per_rank + 1) if per_rank % micro == 0]
-        pairs = [
-            pair for pair in pairs if _asked(pair, training.micro_batch_size, training.accumulation_steps)
-        ]
-        if not pairs:
-            _refuse(workload, dp_degree)
-        largest = _largest_micro_batch(cluster, workload)
-        kept = [pair for pair in pairs if pair[0] <= largest] or pairs[:1]
-        return (Axis("batch", tuple(_fields(*pair) for pair in kept)),)
-    micro = [training.micro_batch_size] if training.micro_batch_size else _micro_batches(cluster, workload)
-    steps = [training.accumulation_steps] if training.accumulation_steps else _steps(workload, dp_degree)
-    return (
-        Axis("micro-batch", tuple({"micro_batch_size": float(size)} for size in micro)),
-        Axis("accumulation", tuple({"accumulation_steps": float(count)} for count in steps)),
+        pairs = _of_the_batch(training, training.global_batch_size, dp_degree)
+        pairs = [pair for pair in pairs if pair[0] <= largest] or pairs[:1]
+    else:
+        pairs = _free(training, largest, dp_degree)
+    choices = (
+        {"micro_batch_size": float(micro), "accumulation_steps": float(steps)} for micro, steps in pairs
     )
+    return Axis("batch", tuple(choices))
 
 
-def _fields(micro: int, steps: int) -> Mapping[str, float]:
-    return {"micro_batch_size": float(micro), "accumulation_steps": float(steps)}
+def splits(global_batch: int, dp_degree: int) -> bool:
+    """Whether a global batch can be split evenly over so many ranks."""
+    return global_batch % dp_degree == 0
 
 
-def _asked(pair: tuple[int, int], micro: int | None, steps: int | None) -> bool:
-    return micro in (None, pair[0]) and steps in (None, pair[1])
-
-
-def _per_rank(global_batch: int, dp_degree: int) -> int:
-    if global_batch % dp_degree:
+def _of_the_batch(training: Training, global_batch: int, dp_degree: int) -> list[Pair]:
+    """Every way to split the global batch that agrees with what else is asked."""
+    if not splits(global_batch, dp_degree):
         below = global_batch // dp_degree * dp_degree
-        near = " or ".join(str(size) for size in (below, below + dp_degree) if size)
         raise BadInput.of(
             f"global_batch_size {global_batch} cannot be split over {dp_degree} ranks",
             code="ZP020",
-            help=f"use {near}",
+            help=f"use {_either([size for size in (below, below + dp_degree) if size])}",
         )
-    return global_batch // dp_degree
+    per_rank = global_batch // dp_degree
+    pairs = [(micro, per_rank // micro) for micro in range(1, per_rank + 1) if per_rank % micro == 0]
+    micro, steps = training.micro_batch_size, training.accumulation_steps
+    asked = [pair for pair in pairs if micro in (None, pair[0]) and steps in (None, pair[1])]
+    if not asked:
+        raise _no_such_split(training, [size for size, _ in pairs], dp_degree)
+    return asked
 
 
-def _refuse(workload: Workload, dp_degree: int) -> None:
-    training = workload.training
-    micro, steps = training.micro_batch_size or 1, training.accumulation_steps or 1
-    raise BadInput.of(
+def _no_such_split(training: Training, divisors: list[int], dp_degree: int) -> BadInput:
+    micro, steps = training.micro_batch_size, training.accumulation_steps
+    if micro and steps:
+        made = micro * steps * dp_degree
+        remedy = f"{micro} x {steps} x {dp_degree} = {made}; leave one of the three out"
+    else:
+        name, wrong = ("micro_batch_size", micro) if micro else ("accumulation_steps", steps)
+        remedy = f"use {name} {_either(_nearest(divisors, wrong or 1))}"
+    return BadInput.of(
         f"global_batch_size {training.global_batch_size} is not micro_batch_size x accumulation_steps x "
-        f"{dp_degree} ranks",
+        f"{dp_degree} ranks with " + " and ".join(_stated(micro, steps)),
         code="ZP020",
-        help=f"{micro} x {steps} x {dp_degree} = {micro * steps * dp_degree}; leave one of them out",
+        help=remedy,
     )
+
+
+def _stated(micro: int | None, steps: int | None) -> list[str]:
+    return [f"micro_batch_size {micro}"] * bool(micro) + [f"accumulation_steps {steps}"] * bool(steps)
+
+
+def _nearest(divisors: list[int], wrong: int) -> list[int]:
+    below = [size for size in divisors if size < wrong][-1:]
+    return below + [size for size in divisors if size > wrong][:1]
+
+
+def _either(sizes: list[int]) -> str:
+    return " or ".join(str(size) for size in sizes)
 
 
 def _largest_micro_batch(cluster: Cluster, workload: Workload) -> int:
@@ -79,12 +93,11 @@ def _largest_micro_batch(cluster: Cluster, workload: Workload) -> int:
     return max(1, int(gpu.capacity / logits))
 
 
-def _micro_batches(cluster: Cluster, workload: Workload) -> list[int]:
-    largest = _largest_micro_batch(cluster, workload)
-    sizes = {size for power in range(12) for size in (2**power, 3 * 2**power) if size <= largest}
-    return sorted(sizes)
-
-
-def _steps(workload: Workload, dp_degree: int) -> list[int]:
-    most = max(1, MOST_TOKENS_PER_STEP // (workload.training.sequence_length * dp_degree))
-    return [2**power for power in range(most.bit_length()) if 2**power <= most]
+def _free(training: Training, largest: int, dp_degree: int) -> list[Pair]:
+    """Powers of two and three times those, up to the most tokens; the least there is, where all exceed it."""
+    most = max(1, MOST_TOKENS_PER_STEP // (training.sequence_length * dp_degree))
+    sizes = sorted(size for power in range(12) for size in (2**power, 3 * 2**power) if size <= largest)
+    micros = [training.micro_batch_size] if training.micro_batch_size else sizes
+    counts = [training.accumulation_steps] if training.accumulation_steps else [2**k for k in range(23)]
+    pairs = [(micro, steps) for micro in micros for steps in counts]
+    return [(micro, steps) for micro, steps in pairs if micro * steps <= most] or pairs[:1]

@@ -10,13 +10,16 @@ import numpy as np
 
 from ziplan.estimate import Estimate, estimate
 from ziplan.runtimes.runtime import Axis
-from ziplan.solve.batches import batch_axes
+from ziplan.solve.batches import batch_axis
 from ziplan.solve.grid import Grid
 from ziplan.solve.problem import Problem
 from ziplan.workload.training import Workload
 
 KNEE = 1.05
 """Where the batch is the solver's choice, fewer accumulation steps are taken at up to this factor in cost."""
+
+WEAR_WEIGHT = 1e6
+"""Seconds that a byte written to flash counts for: enough that time decides among equal wear only."""
 
 FITS, TIGHT, DOES_NOT_FIT = 0, 1, 2
 
@@ -36,7 +39,7 @@ def search_grid(problem: Problem, code_changes: bool = False) -> Grid:
     dp_degree = cluster.gpu_count
     axes = (
         *problem.runtime.axes(cluster, workload, code_changes),
-        *batch_axes(cluster, workload, dp_degree),
+        batch_axis(cluster, workload, dp_degree),
     )
     pinned = tuple(_pinned(axis, problem.fixed) for axis in axes)
     return Grid(pinned, {"dp_degree": float(dp_degree)})
@@ -56,41 +59,55 @@ def best_by_placement(problem: Problem, grid: Grid) -> list[Candidate]:
     objective decides, among the last the least lacking share of a tier; then the order of
     the axes, which lists what costs less elsewhere first.
     """
-    best: dict[int, Candidate] = {}
+    rank = np.empty(grid.shape, dtype=np.int8)
+    cost = np.empty(grid.shape)
     for chunk in grid.chunks():
-        rank, cost, steps = scores(problem, grid, chunk)
-        for row, placement in enumerate(chunk[0]):
-            found = _best(rank[row], cost[row], steps[row], _free_batch(problem.workload))
-            place = (placement, *(axis[i] for axis, i in zip(chunk[1:], found.place, strict=True)))
-            candidate = Candidate(found.rank, found.cost, place)
-            known = best.get(placement)
-            if known is None or (candidate.rank, candidate.cost) < (known.rank, known.cost):
-                best[placement] = candidate
-    return sorted(best.values(), key=lambda c: (c.rank, c.cost, c.place))
+        place = tuple(slice(piece.start, piece.stop) for piece in chunk)
+        rank[place], cost[place] = scores(problem, grid, chunk)
+    steps = np.broadcast_to(grid.plans().accumulation_steps, grid.shape)
+    free = free_batch(problem.workload)
+    found = []
+    for placement in range(grid.shape[0]):
+        best = _best(rank[placement], cost[placement], steps[placement], free)
+        found.append(Candidate(best.rank, best.cost, (placement, *best.place)))
+    return sorted(found, key=lambda c: (c.rank, c.cost, c.place))
 
 
-def scores(problem: Problem, grid: Grid, chunk: Sequence[Sequence[int]]) -> tuple[Any, Any, Any]:
-    """(how it fits, cost, accumulation steps) of every plan of a chunk."""
-    plans = problem.runtime.settle(problem.cluster, problem.workload, grid.plans(chunk))
-    answer = estimate(problem.cluster, problem.workload, problem.runtime, plans, record=False)
-    shape = tuple(len(piece) for piece in chunk)
+def scores(problem: Problem, grid: Grid, chunk: Sequence[Sequence[int]]) -> tuple[Any, Any]:
+    """(how it fits, cost) of every plan of a chunk."""
+    answer = _estimates(problem, grid, chunk)
     rank = np.where(answer.fits, FITS, np.where(answer.may_fit, TIGHT, DOES_NOT_FIT))
-    cost = np.where(rank == DOES_NOT_FIT, answer.overflow, objective(problem, answer))
-    return (
-        np.broadcast_to(rank, shape),
-        np.broadcast_to(cost, shape),
-        np.broadcast_to(plans.accumulation_steps, shape),
-    )
+    return rank, np.where(rank == DOES_NOT_FIT, answer.overflow, objective(problem, answer))
+
+
+def least_capacity(problem: Problem, grid: Grid, tier: str) -> float:
+    """The least capacity of one tier with which some plan surely fits; infinite where no capacity helps."""
+    least = np.inf
+    for chunk in grid.chunks():
+        memory = _estimates(problem, grid, chunk).memory
+        elsewhere: Any = True
+        for name, other in memory.items():
+            if name != tier:
+                elsewhere = elsewhere & (other.high <= other.available)
+        needed = memory[tier].high * (memory[tier].capacity / memory[tier].available)
+        least = min(least, float(np.min(np.where(elsewhere, needed, np.inf))))
+    return least
+
+
+def _estimates(problem: Problem, grid: Grid, chunk: Sequence[Sequence[int]]) -> Estimate:
+    plans = problem.runtime.settle(problem.cluster, problem.workload, grid.plans(chunk))
+    return estimate(problem.cluster, problem.workload, problem.runtime, plans, record=False)
 
 
 def objective(problem: Problem, answer: Estimate) -> float:
     """What is minimised: seconds per token, or bytes written to flash per token (then seconds)."""
     if problem.objective == "wear":
-        return answer.flash_writes / answer.tokens_per_step * 1e6 + answer.time_per_token
+        return answer.flash_writes / answer.tokens_per_step * WEAR_WEIGHT + answer.time_per_token
     return answer.time_per_token
 
 
-def _free_batch(workload: Workload) -> bool:
+def free_batch(workload: Workload) -> bool:
+    """Whether the tokens of a step are the solver's choice."""
     training = workload.training
     return training.global_batch_size is None and training.accumulation_steps is None
 
@@ -101,12 +118,17 @@ def _best(rank: Any, cost: Any, steps: Any, free_batch: bool) -> Candidate:
     place = np.unravel_index(int(among.argmin()), among.shape)
     if free_batch and least != DOES_NOT_FIT:
         near = np.where(among <= KNEE * among[place], steps, np.inf)
-        fewest = near.min()
-        place = np.unravel_index(int(np.where(near == fewest, among, np.inf).argmin()), among.shape)
+        place = np.unravel_index(int(np.where(near == near.min(), among, np.inf).argmin()), among.shape)
     return Candidate(int(least), float(among[place]), tuple(int(i) for i in place))
 
 
-def evaluated(problem: Problem, grid: Grid, candidate: Candidate) -> Estimate:
-    """The full estimate of a candidate."""
+def solved(problem: Problem, code_changes: bool = False) -> tuple[Grid, list[Candidate]]:
+    """A problem's grid and the best plan of each placement."""
+    grid = search_grid(problem, code_changes)
+    return grid, best_by_placement(problem, grid)
+
+
+def evaluated(problem: Problem, grid: Grid, candidate: Candidate, record: bool = True) -> Estimate:
+    """The estimate of a candidate, with its derivation unless only numbers are wanted."""
     plan = problem.runtime.settle(problem.cluster, problem.workload, grid.plan(candidate.place))
-    return estimate(problem.cluster, problem.workload, problem.runtime, plan)
+    return estimate(problem.cluster, problem.workload, problem.runtime, plan, record)

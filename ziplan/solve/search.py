@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ziplan.estimate import Estimate
 from ziplan.solve.baseline import plain_stage3
-from ziplan.solve.binding import binding, changes
-from ziplan.solve.enumerate import DOES_NOT_FIT, Candidate, best_by_placement, evaluated, search_grid
+from ziplan.solve.batches import MOST_TOKENS_PER_STEP, splits
+from ziplan.solve.binding import binding
+from ziplan.solve.changes import changes
+from ziplan.solve.enumerate import DOES_NOT_FIT, FITS, KNEE, Candidate, evaluated, free_batch, solved
 from ziplan.solve.grid import Grid
 from ziplan.solve.problem import Answer, Problem
 
@@ -16,13 +19,15 @@ ALTERNATIVES = 4
 
 
 def solve(problem: Problem) -> Answer:
-    """The best plan of a problem; where nothing fits, the one that lacks least."""
-    if problem.objective == "gpus":
-        problem = _fewest_nodes(problem)
+    """The best plan of a problem; where nothing fits, the one that lacks least.
+
+    Fewest GPUs and cheapest tokens are also a choice of the number of nodes.
+    """
+    if problem.objective in ("gpus", "cost"):
+        problem = _on_fewer_nodes(problem)
     grid, found, changed = _search(problem)
     best = evaluated(problem, grid, found[0])
     others = [evaluated(problem, grid, c) for c in found[1:] if c.rank != DOES_NOT_FIT][:ALTERNATIVES]
-    offloaded = any(share > 0 and name != _gpu(best) for name, share in _homes(best).items())
     return Answer(
         problem=problem,
         best=best,
@@ -30,7 +35,7 @@ def solve(problem: Problem) -> Answer:
         baseline=plain_stage3(problem, best),
         binding=binding(best),
         changes=changes(problem, best),
-        do_not_offload=best.verdict == "fits" and not offloaded,
+        do_not_offload=best.verdict == "fits" and not _off_gpu(best),
         plans_evaluated=grid.size,
         space=_space(grid),
         notes=_notes(best, changed),
@@ -39,35 +44,56 @@ def solve(problem: Problem) -> Answer:
 
 def _search(problem: Problem) -> tuple[Grid, list[Candidate], bool]:
     """Search without changes to the user's model first, and with them only where nothing else fits."""
-    grid = search_grid(problem, code_changes=problem.allow_tiling)
-    found = best_by_placement(problem, grid)
+    grid, found = solved(problem, code_changes=problem.allow_tiling)
     if found[0].rank == DOES_NOT_FIT and not problem.allow_tiling:
-        wider = search_grid(problem, code_changes=True)
-        again = best_by_placement(problem, wider)
+        wider, again = solved(problem, code_changes=True)
         if again[0].rank != DOES_NOT_FIT:
             return wider, again, True
     return grid, found, problem.allow_tiling
 
 
-def _fewest_nodes(problem: Problem) -> Problem:
-    """The same problem on the fewest nodes that fit; on all of them where none do."""
-    for nodes in range(1, problem.cluster.nodes):
-        smaller = replace(problem, cluster=replace(problem.cluster, nodes=nodes), objective="time")
-        batch = problem.workload.training.global_batch_size
-        if batch is not None and batch % smaller.cluster.gpu_count:
-            continue
-        if _search(smaller)[1][0].rank != DOES_NOT_FIT:
-            return replace(smaller, objective="gpus")
+def _on_fewer_nodes(problem: Problem) -> Problem:
+    """The same problem on the nodes that serve its objective best; on all of them where nothing fits.
+
+    A number of nodes with a plan that surely fits comes before one where a plan may fit; then
+    the fewest, or those with the least node time per token: a node's price only scales it.
+    """
+    for code_changes in (True,) if problem.allow_tiling else (False, True):
+        rank, _, nodes = _best_nodes(problem, code_changes)
+        if rank != DOES_NOT_FIT:
+            return replace(problem, cluster=replace(problem.cluster, nodes=nodes))
     return problem
+
+
+def _best_nodes(problem: Problem, code_changes: bool) -> tuple[int, float, int]:
+    """(how it fits, what it costs, nodes), best first."""
+    choices = []
+    for smaller in _by_nodes(problem):
+        best, nodes = solved(smaller, code_changes)[1][0], smaller.cluster.nodes
+        choices.append((best.rank, nodes * best.cost if problem.objective == "cost" else float(nodes), nodes))
+        if problem.objective == "gpus" and best.rank == FITS:
+            break
+    return min(choices)
+
+
+def _by_nodes(problem: Problem) -> Iterator[Problem]:
+    """The problem on 1, 2, ... of its nodes, as far as the batch splits over them."""
+    batch = problem.workload.training.global_batch_size
+    for nodes in range(1, problem.cluster.nodes + 1):
+        smaller = replace(problem, cluster=replace(problem.cluster, nodes=nodes))
+        if nodes == problem.cluster.nodes or batch is None or splits(batch, smaller.cluster.gpu_count):
+            yield smaller
+
+
+def _off_gpu(answer: Estimate) -> bool:
+    """Whether a plan keeps anything outside GPU memory."""
+    gpu, placement = _gpu(answer), answer.plan.placement
+    homes = (placement.params, placement.grads, placement.optimizer, placement.checkpoints)
+    return any(share > 0 for home in homes for name, share in home.items() if name != gpu)
 
 
 def _gpu(answer: Estimate) -> str:
     return next(name for name, tier in answer.cluster.node.tiers.items() if tier.scope == "gpu")
-
-
-def _homes(answer: Estimate) -> dict[str, float]:
-    placement = answer.plan.placement
-    return {**placement.params, **placement.grads, **placement.optimizer, **placement.checkpoints}
 
 
 def _space(grid: Grid) -> str:
@@ -77,12 +103,11 @@ def _space(grid: Grid) -> str:
 
 def _notes(best: Estimate, changed: bool) -> tuple[str, ...]:
     notes = []
-    training = best.workload.training
-    if training.global_batch_size is None and training.accumulation_steps is None:
+    if free_batch(best.workload):
         sequences = int(best.plan.micro_batch_size * best.plan.accumulation_steps * best.plan.dp_degree)
         notes.append(
             f"global batch of {sequences} sequences chosen by the solver: the fewest accumulation steps "
-            "within 5 % of the best throughput, at most 4,194,304 tokens a step"
+            f"within {KNEE - 1:.0%} of the best throughput, at most {MOST_TOKENS_PER_STEP:,} tokens a step"
         )
     if changed and best.plan.tile_count > 1:
         notes.append(f"needs a change in the model: the widest linears in {int(best.plan.tile_count)} tiles")
