@@ -1,10 +1,12 @@
 """Files of measurements: what they may say, and where a mistake is pointed at."""
 
+import jsonschema
 import pytest
 from study.runs import write
 
 from ziplan.errors import BadInput
-from ziplan.study.records import RATES, load_records, shipped_files
+from ziplan.files import read
+from ziplan.study.records import RATES, RecordFile, load_records, shipped_files
 from ziplan.study.validate import validation
 
 
@@ -78,6 +80,12 @@ def test_every_shipped_record_says_what_it_took_for_granted():
         assert record.entry.locator
         assert record.entry.assumed, record.entry.id
         assert record.entry.cluster.machine.replace("-", "").isalnum()
+
+
+def test_shipped_files_are_what_the_schema_says():
+    schema = RecordFile.model_json_schema()
+    for path in shipped_files():
+        jsonschema.validate(read(path).data, schema)
 
 
 def test_timed_is_having_a_rate(tmp_path):

@@ -155,6 +155,7 @@ def test_validate_takes_a_machine_beside_the_file(tmp_path):
     assert four.predicted != eight.predicted
 
 
+@pytest.mark.slow
 def test_the_command_answers_within_a_hundred_columns(capsys):
     ran = ziplan(capsys, "validate")
     assert ran.code == 0
@@ -176,6 +177,7 @@ def _pages():
     return module.PAGES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fidelity.md", "../ziplan/estimate/residuals.py"])
 def test_generated_files_are_fresh(name):
     stale = f"docs/{name} is stale: run `make docs`"

@@ -43,7 +43,8 @@ def kind_of(cluster: Cluster, plan: Plan) -> str:
 
 
 def _share(cluster: Cluster, state: Mapping[str, float], medium: str) -> float:
-    return sum(part for name, part in state.items() if cluster.node.tiers[name].medium == medium)
+    used = ((cluster.node.tiers[name], part) for name, part in state.items() if part > 0)
+    return sum(part for tier, part in used if tier.medium == medium)
 
 
 def residuals(runtime: str, cluster: Cluster, plan: Plan) -> tuple[float, float, str]:
