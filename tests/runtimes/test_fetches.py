@@ -1,0 +1,107 @@
+"""The played coordinator against the real one: what DeepSpeed 0.19.8 gathered in a steady micro-step."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runtimes.toy import toy
+
+from ziplan.plan import Checkpointing
+from ziplan.runtimes.deepspeed import fetches as coordinator
+from ziplan.runtimes.deepspeed.fetches import Policy, fetches
+from ziplan.workload.model import Model, Operator
+
+NONE, FULL = int(Checkpointing.NONE), int(Checkpointing.FULL)
+REENTRANT, NON_REENTRANT = True, False
+PERSISTENT = 100_000
+
+RUNS = {
+    # (layers, checkpointing, how, prefetch, max_live, reuse): (elements gathered, most live, tensors live)
+    (2, NONE, NON_REENTRANT, 0, 1e9, 0): (58_720_256, 4_194_304, 1),
+    (2, FULL, REENTRANT, 0, 1e9, 0): (83_886_080, 4_194_304, 1),
+    (2, FULL, NON_REENTRANT, 0, 1e9, 0): (75_497_472, 8_388_608, 2),
+    (2, FULL, REENTRANT, 0, 1e9, 13e6): (56_623_104, 11_534_336, 3),
+    (2, FULL, REENTRANT, 0, 1e9, 26e6): (44_040_192, 14_680_064, 5),
+    (2, FULL, NON_REENTRANT, 0, 1e9, 26e6): (44_040_192, 14_680_064, 5),
+    (5, FULL, NON_REENTRANT, 0, 1e9, 26e6): (119_537_664, 14_680_064, 5),
+    (2, NONE, NON_REENTRANT, 4e6, 8.5e6, 0): (52_428_800, 12_582_912, None),
+    (2, FULL, NON_REENTRANT, 4e6, 8.5e6, 0): (60_817_408, 12_582_912, None),
+    (2, FULL, REENTRANT, 4e6, 8.5e6, 0): (65_011_712, 12_582_912, None),
+    (8, FULL, REENTRANT, 4e6, 30e6, 0): (182_452_224, 33_554_432, None),
+    (8, FULL, REENTRANT, 4e6, 15e6, 0): (195_035_136, 17_825_792, None),
+    (8, FULL, NON_REENTRANT, 12.6e6, 25.2e6, 25.2e6): (190_840_832, 29_360_128, None),
+    (8, FULL, REENTRANT, 4e6, 8e6, 0): (274_726_912, 11_534_336, None),
+    (8, NONE, NON_REENTRANT, 12.6e6, 25.2e6, 0): (185_597_952, 29_360_128, None),
+}
+"""One process, hidden 1024, prefetching with parameters on the CPU, otherwise on NVMe."""
+
+
+@pytest.mark.parametrize("run", RUNS, ids=str)
+def test_gathers_what_deepspeed_gathered(run):
+    layers, checkpointing, how, prefetch, live, reuse = run
+    elements, most_live, tensors = RUNS[run]
+    played = fetches(toy(layers), checkpointing, how, Policy(prefetch, live, reuse, PERSISTENT))
+    assert (played.elements, played.peak_live) == (elements, most_live)
+    assert tensors in (None, played.peak_tensors)
+
+
+def test_fetches_per_parameter_are_the_published_ones():
+    """F of the reference's table: 2, 2.86 and 2.57 for two layers, 2.96 and 2.64 for eight."""
+
+    def fetched(layers, checkpointing, how):
+        model = toy(layers)
+        return fetches(model, checkpointing, how, Policy(0, 1e9, 0, PERSISTENT)).elements / model.params
+
+    assert fetched(2, NONE, NON_REENTRANT) == pytest.approx(1.999, abs=5e-4)
+    assert fetched(2, FULL, REENTRANT) == pytest.approx(2.856, abs=5e-4)
+    assert fetched(2, FULL, NON_REENTRANT) == pytest.approx(2.571, abs=5e-4)
+    assert fetched(8, FULL, REENTRANT) == pytest.approx(2.96, abs=5e-3)
+    assert fetched(8, FULL, NON_REENTRANT) == pytest.approx(2.64, abs=5e-3)
+
+
+def test_counts_by_operator_add_up_to_the_elements():
+    model = toy(8)
+    played = fetches(model, FULL, NON_REENTRANT, Policy(0, 1e9, 0, PERSISTENT))
+    sizes = {operator.name: operator.tensors[0] for operator in model.operators}
+    assert sum(count * sizes[name] for name, count in played.by_operator.items()) == played.elements
+    assert played.by_operator["down"] == 2 * 8
+    assert played.by_operator["qkv"] == 3 * 8
+    assert played.by_operator["emb"] == 2
+    assert "ln1" not in played.by_operator, "small tensors stay gathered"
+
+
+def test_a_tied_head_is_fetched_with_the_embedding():
+    layer = Operator("ffn", "linear", 1000, 1000, count=3)
+    table = Operator("emb", "embedding", 1000, 5000, block=False)
+    head = Operator("head", "linear", 1000, 5000, block=False, shared_with="emb")
+    model = Model("tied", "gpt2", 3, 1000, 5000, 1, 1, 1000, (table, layer, head))
+    played = fetches(model, NONE, NON_REENTRANT, Policy(0, 1e9, 0, PERSISTENT))
+    assert played.by_operator["emb"] == 4, "embedding and head, forward and backward"
+    assert played.elements == 4 * 5_000_000 + 3 * 2 * 1_000_000
+
+
+@settings(derandomize=True, max_examples=40)
+@given(
+    layers=st.integers(1, 24),
+    depth=st.integers(0, 4),
+    full=st.booleans(),
+    how=st.booleans(),
+    vocabulary=st.sampled_from([500, 2048, 60_000]),
+)
+def test_extrapolated_layers_are_as_played_ones(layers, depth, full, how, vocabulary):
+    """The policies that plans have: a whole number of layers ahead, twice a layer kept."""
+    model = toy(layers, hidden=512, middle=2048, vocabulary=vocabulary)
+    layer, widest = model.layer_params, max(operator.params for operator in model.operators)
+    policy = Policy(depth * layer, max((1 + depth) * layer, widest), 2 * layer * full, PERSISTENT)
+    mode = FULL if full else NONE
+    whole = coordinator._play(model, coordinator._visits(model, layers, mode, how), policy)
+    assert fetches(model, mode, how, policy) == whole
+
+
+@settings(derandomize=True, max_examples=30)
+@given(reuse=st.floats(0, 6e7), more=st.floats(0, 6e7), how=st.booleans())
+def test_keeping_longer_never_fetches_more_nor_holds_less(reuse, more, how):
+    short, long = (
+        fetches(toy(4), FULL, how, Policy(0, 1e9, distance, PERSISTENT)) for distance in (reuse, reuse + more)
+    )
+    assert long.elements <= short.elements
+    assert long.peak_live >= short.peak_live
