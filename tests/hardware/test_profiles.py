@@ -63,13 +63,6 @@ def test_no_value_stands_in_a_profile_without_its_source(kind, name):
         assert not re.search(r"unverified|recall", str(value.leaf), re.IGNORECASE)
 
 
-@pytest.mark.parametrize(("kind", "name"), PROFILES)
-def test_every_part_is_used(kind, name):
-    folder = shipped_module._root()
-    texts = [path.read_text() for path in (folder / "nodes").glob("*.yaml")]
-    assert kind == "nodes" or any(re.search(rf": {re.escape(name)}$", text, re.M) for text in texts)
-
-
 def test_only_the_files_of_a_machine_are_read(monkeypatch):
     opened = []
     monkeypatch.setattr(shipped_module, "read", lambda path, name: opened.append(name) or read(path, name))
