@@ -24,7 +24,7 @@ class Spec:
     """
 
     model: Mapping[str, Any]
-    sequence_length: int = 16
+    sequence_length: int = 4
     checkpointing: str = "none"
     steps: int = 3
 

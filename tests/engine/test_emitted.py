@@ -17,7 +17,7 @@ from ziplan.workload.load import load_workload
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
-TOKENS = 16
+TOKENS = 2
 PLACEMENTS = {
     "all on the GPU": ("hbm", "hbm"),
     "optimizer on the host": ("hbm", "dram"),
@@ -45,7 +45,7 @@ def shape(name):
 
 
 class Case:
-    """A plan written by hand and settled by ziplan, its prediction, and what the engine did."""
+    """A plan written by hand and settled by ziplan, its prediction, and what the engine did with it."""
 
     def __init__(self, folder, model, world, tiers, checkpointing=Checkpointing.NONE, **fields):
         folder.mkdir(exist_ok=True)
@@ -69,7 +69,7 @@ class Case:
         self.done = run(json.loads(files["ds_config.json"]), spec, world, folder / "run")
 
     def demanded(self, term, resource):
-        """Amount per step that the step program has of a term on a resource."""
+        """Bytes per rank and step that the step program has of a term on a resource."""
         total = 0.0
         for segment in self.predicted.segments:
             once = {id(demand): demand for chain in segment.chains for demand in chain}
@@ -85,28 +85,52 @@ class Case:
         return sum(line.high for line in lines) / self.ranks_per_node
 
 
-@pytest.fixture(scope="module", params=[(p, w) for p in PLACEMENTS for w in WORLDS], ids="-".join)
-def case(request, tmp_path_factory):
-    placement, world = request.param
-    model, ranks = WORLDS[world]
-    return Case(tmp_path_factory.mktemp("case") / "model", model, ranks, PLACEMENTS[placement])
-
-
 def close(value):
     return pytest.approx(value, rel=0.01)
-
-
-def test_moves_the_bytes_that_were_predicted(case):
-    """One test for each engine run, so that runs can be spread over processes."""
-    done = case.done
-    read, written = case.predicted.traffic.get("nvme", (0.0, 0.0))
-    assert sum(done.read_bytes.values()) == close(read)
-    assert sum(done.write_bytes.values()) == close(written)
-    assert sum(done.file_bytes.values()) / ranks_with_files(case) == close(case.lines("nvme"))
-    assert sum(done.locked_bytes.values()) == close(case.lines("dram", pinned=True))
-    assert done.params == case.workload.model.params
 
 
 def ranks_with_files(case):
     """Ranks that ran and left swap files: all of them, or only the simulated one."""
     return 1 if case.plan.dp_degree > RANKS_PER_NODE else case.plan.dp_degree
+
+
+def check(case):
+    """Swap traffic, swap files, page-locked memory: what was predicted against what was counted."""
+    done = case.done
+    read, written = case.predicted.traffic.get("nvme", (0.0, 0.0))
+    assert done.params == case.workload.model.params
+    assert sum(done.read_bytes.values()) == close(read)
+    assert sum(done.write_bytes.values()) == close(written)
+    assert sum(done.file_bytes.values()) / ranks_with_files(case) == close(case.lines("nvme"))
+    assert sum(done.locked_bytes.values()) == close(case.lines("dram", pinned=True))
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_moves_and_holds_the_bytes_that_were_predicted(tmp_path, placement, world):
+    check(Case(tmp_path, *WORLDS[world], PLACEMENTS[placement]))
+
+
+@pytest.mark.parametrize("checkpointing", [Checkpointing.NONE, Checkpointing.FULL])
+@pytest.mark.parametrize("prefetch_depth", [0, 1])
+@pytest.mark.parametrize("placement", ["both on the host", "both on NVMe"])
+def test_fetches_what_was_predicted(tmp_path, placement, prefetch_depth, checkpointing):
+    """Elements gathered in a step of two micro-steps, exactly."""
+    settings = {"prefetch_depth": prefetch_depth, "checkpointing": checkpointing, "accumulation_steps": 2}
+    case = Case(tmp_path, "narrow", World(1), PLACEMENTS[placement], **settings)
+    check(case)
+    assert 2 * case.done.last["gathered_elements"] == case.demanded("parameter copy", "dram.read")
+
+
+@pytest.mark.parametrize("optimizer", ["hbm", "dram"])
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_trains_below_stage_3(tmp_path, stage, optimizer):
+    if stage == 0 and optimizer == "dram":
+        pytest.skip("stage 0 has no offload")
+    check(Case(tmp_path, "narrow", World(2), ("hbm", optimizer), zero_stage=stage, accumulation_steps=2))
+
+
+@pytest.mark.parametrize("pipelined", [4, 12])
+def test_optimizer_swaps_in_several_sub_groups(tmp_path, pipelined):
+    fields = {"sub_group_params": 2_000_000, "optimizer_buffer_count": pipelined}
+    check(Case(tmp_path, "narrow", World(1), ("nvme", "nvme"), **fields))
