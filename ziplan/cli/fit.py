@@ -66,11 +66,12 @@ def fit(
         optimizer=optimizer,
     )
     request = Request(model, cluster, runtime, tuple(set or ()), training, objective.value, allow_tiling)
-    answer = answer_to(request)
+    as_json = json or format is options.Format.JSON
+    answer = answer_to(request, with_alternatives=as_json or explain)
     files, written = _files(answer, out)
     if answer.best.verdict == "tight" and on_tight is options.Outcome.PASS:
         warn("a tight fit: the low end of the need is there, the high end is not")
-    _deliver(answer, files, written, json or format is options.Format.JSON, explain, output)
+    _deliver(answer, files, written, as_json, explain, output)
     return ExitCode.OK if exit_zero else exit_code(answer.best.verdict, on_tight, on_unknown)
 
 

@@ -70,14 +70,14 @@ def _attempt(wrong: list[Wrong], load: Callable[[], T]) -> T | None:
         return None
 
 
-def answer_to(request: Request) -> Answer:
+def answer_to(request: Request, with_alternatives: bool = True) -> Answer:
     """The solver's answer to a request; what looks odd about the machine is said on stderr."""
-    from ziplan.solve import solve
+    from ziplan.solve import ALTERNATIVES, solve
 
     problem = problem_of(request)
     for warning in problem.cluster.warnings:
         warn(warning)
-    return solve(problem)
+    return solve(problem, ALTERNATIVES if with_alternatives else 0)
 
 
 def _setting(text: str) -> tuple[str, str]:

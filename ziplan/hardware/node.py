@@ -39,7 +39,7 @@ class Node(Part):
     name: str
     gpu: Gpu
     gpus_per_node: int = Field(ge=1, le=MOST, strict=True)
-    cpu: Cpu = Cpu()
+    cpu: Cpu = Field(default_factory=Cpu)
     tiers: dict[str, Tier]
     links: dict[str, Link] = Field(default_factory=dict)
     fabric: str | None = None

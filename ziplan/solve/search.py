@@ -18,20 +18,20 @@ ALTERNATIVES = 4
 """Runner-up placements that an answer carries."""
 
 
-def solve(problem: Problem) -> Answer:
+def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
     """The best plan of a problem; where nothing fits, the one that lacks least.
 
-    Fewest GPUs and cheapest tokens are also a choice of the number of nodes.
+    `alternatives` is how many runner-up placements are worked out beside it. Fewest GPUs and cheapest tokens are also a choice of the number of nodes.
     """
     if problem.objective in ("gpus", "cost"):
         problem = _on_fewer_nodes(problem)
     grid, found, changed = _search(problem)
     best = evaluated(problem, grid, found[0])
-    others = [evaluated(problem, grid, c) for c in found[1:] if c.rank != DOES_NOT_FIT][:ALTERNATIVES]
+    others = [c for c in found[1:] if c.rank != DOES_NOT_FIT][:alternatives]
     return Answer(
         problem=problem,
         best=best,
-        alternatives=tuple(others),
+        alternatives=tuple(evaluated(problem, grid, candidate) for candidate in others),
         baseline=plain_stage3(problem, best),
         binding=binding(best),
         changes=changes(problem, best),

@@ -43,7 +43,7 @@ class TrainingChoices(Settings):
     micro_batch_size: int | None = Field(default=None, ge=1)
     accumulation_steps: int | None = Field(default=None, ge=1)
     precision: Precision | None = None
-    optimizer: Optimizer = Optimizer()
+    optimizer: Optimizer = Field(default_factory=Optimizer)
     activation_checkpointing: Literal["none", "selective", "full", "auto"] = "auto"
     attention: Literal["flash", "eager"] = "flash"
     trainable: Literal["all"] = "all"

@@ -91,7 +91,6 @@ class Visit(NamedTuple):
     left: bool = True
 
 
-
 def _visits(model: Model, layers: int, checkpointing: int, reentrant: bool) -> list[Visit]:
     blocks = [operator for operator in model.operators if operator.block]
     first = model.operators.index(blocks[0])
@@ -129,10 +128,10 @@ def _per_layer(operator: Operator, blocks: Sequence[Operator]) -> int:
 
 def _play(model: Model, order: Sequence[Visit], policy: Policy) -> Fetches:
     coordinator = _Coordinator(order, policy)
-    for _ in range(2):  # the first round leaves what persists and what is kept over the turn
-        coordinator.start()
-        for step in range(len(order)):
-            coordinator.visit(step)
+    for step in range(len(order)):
+        coordinator.visit(step)
+    # Nothing is needed beyond the end of the trace, so every micro-step starts as the first did.
+    assert not coordinator.live
     return coordinator.result()
 
 
@@ -144,20 +143,10 @@ class _Coordinator:
         self.modules = [self._tensors(visit) for visit in order]
         self.left = [visit.left for visit in order]
         self.sizes = {name: size for module in self.modules for name, size in module.items()}
-        self.operator_of = {name: name[0] for name in self.sizes}
-        self.live: set[Tensor] = set()
+        self.totals = [sum(module.values()) for module in self.modules]
         self.persistent = {n for n, size in self.sizes.items() if size <= policy.persistence_threshold}
-        self.start()
-
-    def _tensors(self, visit: Visit) -> dict[Tensor, int]:
-        operator, copy, _ = visit
-        tensors = {(operator.name, copy, i): size for i, size in enumerate(operator.tensors)}
-        if operator.shared_with:
-            tensors[(operator.shared_with, 0, 0)] = operator.in_features * operator.out_features
-        return tensors
-
-    def start(self) -> None:
-        """Begin a micro-step: the whole trace lies ahead."""
+        self.live: set[Tensor] = set()
+        self.live_elements = 0
         self.ahead = deque((name, step) for step, module in enumerate(self.modules) for name in module)
         self.fetched_for: dict[Tensor, int] = {}
         self.counts: Counter[str] = Counter()
@@ -166,6 +155,13 @@ class _Coordinator:
         self.peak_tensors = 0
         self.largest_fetch = 0.0
 
+    def _tensors(self, visit: Visit) -> dict[Tensor, int]:
+        operator, copy, _ = visit
+        tensors = {(operator.name, copy, i): size for i, size in enumerate(operator.tensors)}
+        if operator.shared_with:
+            tensors[(operator.shared_with, 0, 0)] = operator.in_features * operator.out_features
+        return tensors
+
     def visit(self, step: int) -> None:
         """Reach one module: fetch it, read ahead, use it, release what nothing near needs."""
         module = self.modules[step]
@@ -173,21 +169,24 @@ class _Coordinator:
         self._take_from_trace([name for name in module if self.fetched_for.get(name, -1) < step])
         self._read_ahead()
         if self.left[step]:
-            self.live -= self._releasable(step)
+            self._release(self._releasable(step))
 
     def _gather(self, names: Sequence[Tensor]) -> None:
         fetched = [name for name in names if name not in self.persistent]
         elements = sum(self.sizes[name] for name in fetched)
         self.live.update(fetched)
+        self.live_elements += elements
         self.elements += elements
         if len(fetched) > 1:
             self.largest_fetch = max(self.largest_fetch, elements)
-        self.counts.update(name[0] for name in fetched if name[2] == 0)
-        self.peak_live = max(self.peak_live, self._live_elements())
+        for operator, _, number in fetched:
+            self.counts[operator] += number == 0
+        self.peak_live = max(self.peak_live, self.live_elements)
         self.peak_tensors = max(self.peak_tensors, len(self.live))
 
-    def _live_elements(self) -> int:
-        return sum(self.sizes[name] for name in self.live)
+    def _release(self, names: set[Tensor]) -> None:
+        self.live -= names
+        self.live_elements -= sum(self.sizes[name] for name in names)
 
     def _take_from_trace(self, names: Sequence[Tensor]) -> None:
         wanted: set[Tensor] = set(names)
@@ -200,7 +199,7 @@ class _Coordinator:
     def _read_ahead(self) -> None:
         if self.policy.prefetch_bucket <= 0:
             return
-        room = min(self.policy.max_live - self._live_elements(), self.policy.prefetch_bucket)
+        room = min(self.policy.max_live - self.live_elements, self.policy.prefetch_bucket)
         chosen: list[Tensor] = []
         elements = 0
         while self.ahead and elements < room:
@@ -214,14 +213,13 @@ class _Coordinator:
 
     def _releasable(self, step: int) -> set[Tensor]:
         names = {
-            n for n in self.modules[step] if n not in self.persistent and self.fetched_for.get(n, -1) <= step
+            n for n in self.modules[step] if n in self.live and self.fetched_for.get(n, -1) <= step
         }
-        traversed = 0
-        for module in self.modules[step + 1 :]:
-            if traversed >= self.policy.reuse_distance or not names:
-                break
-            names.difference_update(module)
-            traversed += sum(module.values())
+        traversed, later = 0, step + 1
+        while names and traversed < self.policy.reuse_distance and later < len(self.modules):
+            names.difference_update(self.modules[later])
+            traversed += self.totals[later]
+            later += 1
         return names
 
     def result(self) -> Fetches:
