@@ -1,0 +1,112 @@
+"""What one rank gets of each resource while all ranks work, reckoned by hand."""
+
+from dataclasses import replace
+
+import pytest
+from runtimes.drawn import with_tier
+from runtimes.toy import cluster
+
+from ziplan.errors import BadInput
+from ziplan.estimate.rates import Rates
+from ziplan.laws.law import Derivation
+from ziplan.runtimes import RUNTIMES
+
+
+def rates(machine, ranks=None, runtime="ideal", precision="bf16"):
+    return Rates(Derivation(), machine, precision, RUNTIMES[runtime], ranks or float(machine.gpu_count))
+
+
+def changed(machine, **update):
+    return replace(machine, node=machine.node.model_copy(update=update))
+
+
+def shared_host(machine, users):
+    links = machine.node.links
+    host = links["host"].model_copy(update={"shared_by": users})
+    return changed(machine, links={**links, "host": host})
+
+
+def test_host_memory_is_reached_over_ones_own_link():
+    """200 GB/s of DRAM for 8 ranks are 25 each; a link gives 20."""
+    assert rates(cluster(gpus=8)).of("dram.read") == 20e9
+    assert rates(cluster(gpus=16)).of("dram.read") == 200e9 / 16
+    assert rates(cluster(gpus=16), ranks=1.0).of("dram.read") == 20e9, "one rank pulls alone"
+
+
+def test_a_shared_link_is_split_among_those_at_work():
+    assert rates(shared_host(cluster(gpus=8), 4)).of("dram.read") == 5e9
+    assert rates(shared_host(cluster(gpus=8), 4), ranks=2.0).of("dram.read") == 10e9
+
+
+def test_drives_are_the_whole_nodes():
+    """5 GB/s read and 2 GB/s written by 4 ranks."""
+    machine = cluster(gpus=4)
+    assert rates(machine).of("nvme.read") == 1.25e9
+    assert rates(machine).of("nvme.write") == 0.5e9
+    assert rates(machine).of("nvme.swap_read") == 1.25e9
+    assert rates(cluster(nodes=8, gpus=4)).of("nvme.swap_write") == 0.5e9, "each node has its own"
+
+
+def test_one_process_swaps_no_faster_than_its_software():
+    fast = with_tier(cluster(), "nvme", read_bandwidth=40e9, write_bandwidth=40e9)
+    assert rates(fast).of("nvme.swap_read") == 40e9
+    assert rates(fast, runtime="deepspeed").of("nvme.swap_read") == RUNTIMES["deepspeed"].SWAP_LIMIT
+
+
+def test_gpu_memory_is_each_ones_own():
+    assert rates(cluster(gpus=8)).of("hbm.read") == 2e12
+
+
+def test_gathers_cross_the_fabric_and_between_nodes_the_nodes_network():
+    assert rates(cluster()).of("gather") == float("inf")
+    assert rates(cluster(gpus=8)).of("gather") == 300e9
+    assert rates(cluster(nodes=2, gpus=8)).of("gather") == 50e9
+
+
+def test_without_a_fabric_gpus_exchange_over_the_host():
+    machine = changed(cluster(gpus=4), fabric=None)
+    found = rates(machine)
+    assert found.of("gather") == 20e9
+    assert found.assumptions["fabric"].value == 20e9
+
+
+def test_nodes_without_a_network_are_refused():
+    with pytest.raises(BadInput, match="no network between them"):
+        rates(changed(cluster(nodes=2), network=None)).of("gather")
+
+
+def test_what_is_not_known_of_a_drive_is_asked_for_or_said():
+    with pytest.raises(BadInput, match="read rate of tier nvme is not known"):
+        rates(with_tier(cluster(), "nvme", read_bandwidth=None)).of("nvme.swap_read")
+    found = rates(with_tier(cluster(), "nvme", write_bandwidth=None))
+    assert found.of("nvme.swap_write") == 5e9
+    assert found.assumptions["tiers.nvme.write_bandwidth"].high == 5e9
+
+
+def test_a_measured_rate_needs_no_assumption():
+    found = rates(cluster())
+    assert (found.of("gpu"), found.of("cpu_optimizer")) == (100e12, 4e9)
+    assert not found.assumptions
+
+
+def test_a_peak_rate_is_taken_in_part_and_said_so():
+    gpu = cluster().node.gpu.model_copy(update={"sustained_flops_per_s": {}})
+    found = rates(changed(cluster(), gpu=gpu))
+    sustained = found.of("gpu")
+    (said,) = found.assumptions.values()
+    assert said.value == sustained < 200e12
+    assert said.low < said.value < said.high
+
+
+def test_a_precision_that_the_gpu_lacks_is_refused():
+    with pytest.raises(BadInput, match="no known rate for precision fp16"):
+        rates(cluster(), precision="fp16").of("gpu")
+
+
+def test_the_cpu_optimizer_without_a_measurement_is_bound_by_memory():
+    cpu = cluster().node.cpu.model_copy(update={"adam_params_per_s": None})
+    bound = rates(changed(cluster(), cpu=cpu))
+    assert bound.of("cpu_optimizer") < 200e9 / 28
+    blind = rates(with_tier(changed(cluster(), cpu=cpu), "dram", read_bandwidth=None))
+    assert 0.5e9 < blind.of("cpu_optimizer") < 2e9
+    assert blind.assumptions["cpu.adam_params_per_s"].low
