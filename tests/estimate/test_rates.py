@@ -7,7 +7,7 @@ from runtimes.drawn import with_tier
 from runtimes.toy import cluster
 
 from ziplan.errors import BadInput
-from ziplan.estimate.rates import Rates
+from ziplan.estimate.rates import UNKNOWN, Rates
 from ziplan.laws.law import Derivation
 from ziplan.runtimes import RUNTIMES
 
@@ -76,8 +76,9 @@ def test_nodes_without_a_network_are_refused():
 
 
 def test_what_is_not_known_of_a_drive_is_asked_for_or_said():
-    with pytest.raises(BadInput, match="read rate of tier nvme is not known"):
-        rates(with_tier(cluster(), "nvme", read_bandwidth=None)).of("nvme.swap_read")
+    unstated = rates(with_tier(cluster(), "nvme", read_bandwidth=None), runtime="deepspeed")
+    assert unstated.of("nvme.swap_read") == UNKNOWN
+    assert unstated.unknown == {"nvme.read": "tiers.nvme.read_bandwidth"}
     found = rates(with_tier(cluster(), "nvme", write_bandwidth=None))
     assert found.of("nvme.swap_write") == 5e9
     assert found.assumptions["tiers.nvme.write_bandwidth"].high == 5e9

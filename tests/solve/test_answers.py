@@ -70,7 +70,7 @@ def hold(problem, answer):
 
 SHORT_OF = {
     "memory": asked(cluster(gpus=2, hbm="24 GB", dram="64 GB", nvme=None), LARGE),
-    "gpu memory": asked(cluster(gpus=2, hbm="16 GB"), training={**BATCH, "sequence_length": 65536}),
+    "gpu memory": asked(cluster(gpus=2, hbm="12 GB"), training={**BATCH, "sequence_length": 131072}),
     "recomputation": asked(
         cluster(gpus=2, hbm="24 GB"),
         training={"sequence_length": 16384, "global_batch_size": 2, "activation_checkpointing": "none"},
@@ -218,3 +218,16 @@ def leaks(thing, path="answer", seen=None):
     else:
         inside = {"lines": thing.lines} if hasattr(thing, "lines") else {}
     return set().union(*(leaks(value, f"{path}.{name}", seen) for name, value in inside.items()))
+
+
+def test_a_placement_on_drives_of_unknown_speed_is_taken_last():
+    """What it needs is known, how long it takes is not: it is the answer only where nothing else fits."""
+    silent = {"read_bandwidth": None, "write_bandwidth": None}
+    roomy = with_tier(cluster(gpus=4), "nvme", **silent)
+    assert solve(asked(roomy)).best.verdict == "fits"
+    cramped = with_tier(cluster(gpus=4, hbm="40 GB", dram="300 GB"), "nvme", **silent)
+    answer = solve(asked(cramped, LARGE))
+    assert answer.best.verdict == "unknown"
+    assert "tiers.nvme.read_bandwidth" in answer.best.unknown
+    assert answer.best.fits
+    assert not answer.changes

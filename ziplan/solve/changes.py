@@ -37,9 +37,9 @@ WORTH_SAYING = 0.03
 def changes(problem: Problem, best: Estimate) -> tuple[Change, ...]:
     """Single changes of the inputs: what would make it surely fit, then what would make it faster."""
     found: list[Change] = []
-    if best.verdict != "fits":
+    if best.verdict in ("does_not_fit", "tight"):
         found += _that_make_it_fit(problem)
-    if best.verdict != "does_not_fit":
+    if best.verdict in ("fits", "tight"):
         found += _that_speed_it_up(problem, best)
     return tuple(found)
 

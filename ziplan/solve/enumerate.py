@@ -113,13 +113,18 @@ def free_batch(workload: Workload) -> bool:
 
 
 def _best(rank: Any, cost: Any, steps: Any, free_batch: bool) -> Candidate:
-    least = rank.min()
-    among = np.where(rank == least, cost, np.inf)
-    place = np.unravel_index(int(among.argmin()), among.shape)
-    if free_batch and least != DOES_NOT_FIT:
-        near = np.where(among <= KNEE * among[place], steps, np.inf)
-        place = np.unravel_index(int(np.where(near == near.min(), among, np.inf).argmin()), among.shape)
-    return Candidate(int(least), float(among[place]), tuple(int(i) for i in place))
+    """The best plan of a placement; a cost may be infinite, where a rate is not known."""
+    among = np.flatnonzero(rank == rank.min())
+    costs = cost.flat[among]
+    if free_batch and rank.min() != DOES_NOT_FIT:
+        near = costs <= KNEE * costs.min()
+        among, costs = among[near], costs[near]
+        counts = steps.flat[among]
+        fewest = counts == counts.min()
+        among, costs = among[fewest], costs[fewest]
+    chosen = int(costs.argmin())
+    place = np.unravel_index(int(among[chosen]), rank.shape)
+    return Candidate(int(rank.min()), float(costs[chosen]), tuple(int(index) for index in place))
 
 
 def solved(problem: Problem, code_changes: bool = False) -> tuple[Grid, list[Candidate]]:

@@ -21,7 +21,8 @@ ALTERNATIVES = 4
 def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
     """The best plan of a problem; where nothing fits, the one that lacks least.
 
-    `alternatives` is how many runner-up placements are worked out beside it. Fewest GPUs and cheapest tokens are also a choice of the number of nodes.
+    `alternatives` is how many runner-up placements are worked out beside it. Fewest GPUs and
+    cheapest tokens are also a choice of the number of nodes.
     """
     if problem.objective in ("gpus", "cost"):
         problem = _on_fewer_nodes(problem)

@@ -153,7 +153,7 @@ def _launch(facts: Facts) -> str:
         where_to.append("--bind_cores_to_rank")
     lines = [
         "#!/usr/bin/env bash",
-        "# Pinned buffers above 1 MB at their exact size: PyTorch rounds them up to a power of two otherwise.",
+        "# Pinned buffers above 1 MB at their exact size: PyTorch rounds up to a power of two otherwise.",
         *(f"export {setting}" for setting in environment),
         f"deepspeed {' '.join(where_to)} train.py --deepspeed --deepspeed_config ds_config.json",
     ]

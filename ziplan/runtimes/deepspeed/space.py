@@ -50,7 +50,8 @@ def _placements(gpu: str, host: str | None, nvme: str | None, code_changes: bool
     choices += [_choice(stage, gpu, host, gpu) for stage in (1, 2) if host]
     choices += [_choice(3, gpu, tier, gpu) for tier in outer]
     choices += [_choice(3, params, tier, gpu) for params in outer for tier in (gpu, *outer)]
-    choices += [_twin_flow(params, gpu, host) for params in (gpu, host) if host]
+    if host:
+        choices += [_twin_flow(params, gpu, host) for params in (gpu, host)]
     # Only an optimizer on NVMe has a swap to pipeline.
     choices += [{**c, "optimizer_buffer_count": 12.0} for c in list(choices) if _homes(c)[1] == nvme]
     if code_changes and host:
