@@ -7,7 +7,7 @@ from runtimes.drawn import with_tier
 from runtimes.toy import cluster
 
 from ziplan.errors import BadInput
-from ziplan.estimate.rates import UNKNOWN, Rates
+from ziplan.estimate.rates import Rates
 from ziplan.laws.law import Derivation
 from ziplan.runtimes import RUNTIMES
 
@@ -75,10 +75,7 @@ def test_nodes_without_a_network_are_refused():
         rates(changed(cluster(nodes=2), network=None)).of("gather")
 
 
-def test_what_is_not_known_of_a_drive_is_asked_for_or_said():
-    unstated = rates(with_tier(cluster(), "nvme", read_bandwidth=None), runtime="deepspeed")
-    assert unstated.of("nvme.swap_read") == UNKNOWN
-    assert unstated.unknown == {"nvme.read": "tiers.nvme.read_bandwidth"}
+def test_an_unstated_write_rate_is_taken_as_the_read_rate_and_said():
     found = rates(with_tier(cluster(), "nvme", write_bandwidth=None))
     assert found.of("nvme.swap_write") == 5e9
     assert found.assumptions["tiers.nvme.write_bandwidth"].high == 5e9

@@ -218,16 +218,3 @@ def leaks(thing, path="answer", seen=None):
     else:
         inside = {"lines": thing.lines} if hasattr(thing, "lines") else {}
     return set().union(*(leaks(value, f"{path}.{name}", seen) for name, value in inside.items()))
-
-
-def test_a_placement_on_drives_of_unknown_speed_is_taken_last():
-    """What it needs is known, how long it takes is not: it is the answer only where nothing else fits."""
-    silent = {"read_bandwidth": None, "write_bandwidth": None}
-    roomy = with_tier(cluster(gpus=4), "nvme", **silent)
-    assert solve(asked(roomy)).best.verdict == "fits"
-    cramped = with_tier(cluster(gpus=4, hbm="40 GB", dram="300 GB"), "nvme", **silent)
-    answer = solve(asked(cramped, LARGE))
-    assert answer.best.verdict == "unknown"
-    assert "tiers.nvme.read_bandwidth" in answer.best.unknown
-    assert answer.best.fits
-    assert not answer.changes

@@ -118,3 +118,12 @@ def test_least_capacity_is_the_least_of_all_plans(tried):
         ]
         found = least_capacity(asked, search_grid(asked), name)
         assert found == pytest.approx(min(needs, default=float("inf")), rel=1e-12)
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_a_cost_that_nobody_knows_never_picks_a_plan_that_does_not_fit(free):
+    """Where every plan that fits takes an unknown time, one of them is picked all the same."""
+    rank = np.array([2, 2, 0, 0], dtype=np.int8)
+    cost = np.array([0.1, 0.2, np.inf, np.inf])
+    picked = search._best(rank, cost, np.array([1.0, 1.0, 4.0, 2.0]), free)
+    assert (picked.rank, picked.place) == (0, (3 if free else 2,))
