@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
-from ziplan.workload.families import FAMILIES
+from ziplan.workload.families import FAMILIES, family_of
 from ziplan.workload.families.family import Fields, Report
 from ziplan.workload.model import Model
 
@@ -21,13 +21,12 @@ def model_of(name: str, config: Mapping[str, Any], report: Report) -> Model | No
         report(key, code, message, help)
 
     model_type = config.get("model_type")
-    family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
-    if family is None:
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
         supported = f"supported are {', '.join(sorted(FAMILIES))}"
         if model_type is None:
             note("model_type", MISSING_KEY, "missing key `model_type`", supported)
         else:
             note("model_type", WRONG_VALUE, f"{model_type!r:.40} is not supported", supported)
         return None
-    model = family.model(name, Fields(config, note))
+    model = family_of(model_type).model(name, Fields(config, note))
     return model if clean else None

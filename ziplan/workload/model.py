@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-OperatorKind = Literal["linear", "embedding", "norm"]
+OperatorKind = Literal["linear", "embedding", "norm", "experts", "parameter"]
 
 
 @dataclass(frozen=True)
@@ -14,9 +16,14 @@ class Operator:
 
     A linear has a weight of `out_features x in_features` and, with `bias`, `out_features`
     more; an embedding a table of `out_features x in_features` (rows x width); a norm
-    `out_features` elements and, with `bias`, as many again. `block` is true for what repeats
-    in every layer. `shared_with` names the operator whose weight this one uses (tied
+    `out_features` elements and, with `bias`, as many again. `block` is true for what belongs
+    to a layer. `shared_with` names the operator whose weight this one uses (tied
     embeddings): it then computes but owns nothing but its bias.
+
+    Experts are one module with a tensor for each of `weights`, the (in, out) of the matrices
+    of one expert, that holds all `experts` of them; with `bias`, each has a second tensor of
+    `out` an expert. A token multiplies `active_share` of them. A parameter is owned by a
+    module that computes with it directly, one tensor for each of `weights`.
     """
 
     name: str
@@ -27,13 +34,20 @@ class Operator:
     bias: bool = False
     block: bool = True
     shared_with: str | None = None
+    weights: tuple[tuple[int, int], ...] = ()
+    experts: int = 1
+    active_share: float = 1.0
 
     @property
     def tensors(self) -> tuple[int, ...]:
         """Elements of each parameter tensor that one copy owns."""
-        weight = self.out_features if self.kind == "norm" else self.in_features * self.out_features
-        own = () if self.shared_with else (weight,)
-        return own + ((self.out_features,) if self.bias else ())
+        if self.kind == "norm":
+            return (self.out_features,) * (1 + self.bias)
+        own: list[int] = []
+        for inputs, outputs in self.weights or ((self.in_features, self.out_features),):
+            own += [] if self.shared_with else [self.experts * inputs * outputs]
+            own += [self.experts * outputs] if self.bias else []
+        return tuple(own)
 
     @property
     def params(self) -> int:
@@ -41,19 +55,46 @@ class Operator:
         return sum(self.tensors)
 
     @property
+    def active_params(self) -> int:
+        """Parameters of one copy that take part in one token: of experts, the chosen ones'."""
+        return round(self.params * self.active_share) if self.kind == "experts" else self.params
+
+    @property
     def matmul_params(self) -> int:
-        """Multiply-adds of one copy for one token: its weight if it is a matrix product, else 0."""
+        """Multiply-adds of one copy for one token: its matrices' weights, of experts the chosen ones'."""
+        if self.kind == "linear":
+            return round(self.in_features * self.out_features * self.active_share)
+        if self.kind == "experts":
+            products = sum(inputs * outputs for inputs, outputs in self.weights)
+            return round(products * self.experts * self.active_share)
+        return 0
+
+    @property
+    def largest_weight(self) -> int:
+        """Elements of its largest matrix (all experts' together, as they are one tensor)."""
+        if self.kind == "experts":
+            return max(self.tensors)
         return self.in_features * self.out_features if self.kind == "linear" else 0
+
+    @property
+    def token_features(self) -> float:
+        """Elements that go in and come out for one token, at the widest of its matrices."""
+        widest = max(sum(weight) for weight in self.weights or ((self.in_features, self.out_features),))
+        return widest * self.experts * self.active_share
+
+    def lora_params(self, rank: int) -> int:
+        """Parameters that a low-rank adapter adds to one copy: A (rank x in) and B (out x rank)."""
+        return rank * (self.in_features + self.out_features)
 
 
 @dataclass(frozen=True)
 class ActivationBytes:
     """Bytes that one layer keeps for backward, per token, as a range [low, high].
 
-    The low end has fused kernels and no dropout, the high end eager modules that keep fp32
-    copies and dropout masks. `selective` recomputes the attention core alone.
-    `attention_scores` comes on top of `none` only: it is per token *and* per token of the
-    sequence it attends to, and is 0 with flash attention.
+    Where layers differ this is their mean. The low end has fused kernels and no dropout, the
+    high end eager modules that keep fp32 copies and dropout masks. `selective` recomputes the
+    attention core alone. `attention_scores` comes on top of `none` only: it is per token *and*
+    per token of the sequence it attends to, and is 0 with flash attention.
     """
 
     none_low: float
@@ -64,9 +105,31 @@ class ActivationBytes:
     attention_scores_high: float = 0.0
 
 
+Layer = tuple[Operator, ...]
+"""Modules in the order in which forward visits them; a module visited twice stands there twice."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A stretch of forward: these layers one after the other, and all of that `repeat` times.
+
+    Equal layers are one layer repeated; a dense layer and one of experts by turns are two
+    layers repeated. What lies before, between and after stacks of layers is a section of its
+    own that is no `block`.
+    """
+
+    layers: tuple[Layer, ...]
+    repeat: int = 1
+    block: bool = True
+
+
 @dataclass(frozen=True)
 class Model:
-    """A model's shape. Tuples of operators are in the order in which forward visits them."""
+    """A model's shape. Tuples of operators are in the order in which forward first visits them.
+
+    `structure` is stated where layers differ; `sections` has it for every model. An encoder and
+    its decoder are taken to see sequences of one length, so a token is a position of both.
+    """
 
     name: str
     family: str
@@ -80,10 +143,26 @@ class Model:
     max_sequence_length: int | None = None
     source: str = ""
     activation_function: str = ""
+    structure: tuple[Section, ...] = ()
+    attention_count: int = 0
+    """Attentions in the model, cross-attention included; 0 stands for one in every layer."""
+    causal_share: float = 1.0
+    """Share of those attentions whose tokens see only what comes before them."""
+    logits_share: float = 1.0
+    """Share of the tokens that get logits."""
 
     def operator(self, name: str) -> Operator:
         """The operator called `name`."""
         return next(operator for operator in self.operators if operator.name == name)
+
+    def has(self, name: str) -> bool:
+        """Whether there is an operator called `name`."""
+        return any(operator.name == name for operator in self.operators)
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """Forward as a list of sections; an operator's `count` is over all of them."""
+        return self.structure or tuple(_alike(self))
 
     @property
     def params(self) -> int:
@@ -91,24 +170,45 @@ class Model:
         return sum(operator.params * operator.count for operator in self.operators)
 
     @property
+    def active_params(self) -> int:
+        """Parameters that take part in one token: all but the experts it is not sent to."""
+        return sum(operator.active_params * operator.count for operator in self.operators)
+
+    @property
     def block_params(self) -> int:
-        """Parameters of all repeated layers."""
+        """Parameters of all layers."""
         return sum(operator.params * operator.count for operator in self.operators if operator.block)
 
     @property
     def layer_params(self) -> int:
-        """Parameters of one layer (the mean, should layers differ)."""
+        """Parameters of one layer (the mean, where layers differ)."""
         return self.block_params // self.layer_count
 
     @property
+    def largest_layer_params(self) -> int:
+        """Parameters of the largest layer."""
+        layers = (layer for section in self.sections if section.block for layer in section.layers)
+        return max(sum(operator.params for operator in layer) for layer in layers)
+
+    @property
     def matmul_params(self) -> int:
-        """Parameters that multiply every token: all linears, the tied head included."""
+        """Parameters that multiply every token: all linears, the tied head and chosen experts included."""
         return sum(operator.matmul_params * operator.count for operator in self.operators)
 
     @property
+    def block_matmul_params(self) -> int:
+        """Those of them in layers."""
+        return sum(operator.matmul_params * operator.count for operator in self.operators if operator.block)
+
+    @property
+    def attentions(self) -> int:
+        """Attentions in the model: one for each layer, two where a decoder's layer has two."""
+        return self.attention_count or self.layer_count
+
+    @property
     def widest(self) -> Operator:
-        """The operator with the largest weight among the linears."""
-        return max((o for o in self.operators if o.kind == "linear"), key=lambda o: o.matmul_params)
+        """The operator with the largest matrix."""
+        return max(self.operators, key=lambda operator: operator.largest_weight)
 
     @property
     def tensors(self) -> tuple[tuple[int, int, bool], ...]:
@@ -119,3 +219,31 @@ class Model:
                 key = (elements, operator.block)
                 sizes[key] = sizes.get(key, 0) + operator.count
         return tuple((elements, count, block) for (elements, block), count in sizes.items())
+
+
+def visited(sections: Iterable[Section]) -> Counter[str]:
+    """How often forward visits each operator."""
+    counts: Counter[str] = Counter()
+    for section in sections:
+        for layer in section.layers:
+            for operator in layer:
+                counts[operator.name] += section.repeat
+    return counts
+
+
+def _alike(model: Model) -> Iterator[Section]:
+    """Sections of a model whose layers are all alike: before the layers, the layers, after them."""
+    places = [place for place, operator in enumerate(model.operators) if operator.block]
+    first, last = (places[0], places[-1]) if places else (0, -1)
+    before, after = model.operators[:first], model.operators[last + 1 :]
+    layer = tuple(
+        operator
+        for operator in model.operators[first : last + 1]
+        for _ in range(max(1, operator.count // model.layer_count))
+    )
+    if before:
+        yield Section((before,), block=False)
+    if layer:
+        yield Section((layer,), model.layer_count)
+    if after:
+        yield Section((after,), block=False)

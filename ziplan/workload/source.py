@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files import Document, dotted, nearest, read, validate
@@ -29,7 +29,7 @@ class ModelFile(Settings):
 
     model: str | None = None
     shape: dict[str, Any] | None = None
-    training: TrainingChoices = TrainingChoices()
+    training: TrainingChoices = Field(default_factory=TrainingChoices)
 
     @field_validator("model", mode="before")
     @classmethod

@@ -3,21 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 
 from ziplan.units import Precision
-from ziplan.workload.families import gpt2, llama
 from ziplan.workload.families.family import Attention, Family
 from ziplan.workload.model import ActivationBytes, Model
 
-FAMILIES: Mapping[str, Family] = {
-    "gpt2": gpt2.GPT2,
-    "llama": llama.LLAMA,
-    "mistral": llama.MISTRAL,
-    "qwen2": llama.QWEN2,
+FAMILIES: Mapping[str, str] = {
+    "bart": "bart.BART",
+    "bert": "bert.BERT",
+    "bloom": "bloom.BLOOM",
+    "cohere": "cohere.COHERE",
+    "cohere2": "cohere.COHERE2",
+    "deepseek_v2": "deepseek.DEEPSEEK_V2",
+    "deepseek_v3": "deepseek.DEEPSEEK_V3",
+    "falcon": "falcon.FALCON",
+    "gemma": "gemma.GEMMA",
+    "gemma2": "gemma.GEMMA2",
+    "gemma3_text": "gemma.GEMMA3",
+    "gpt2": "gpt2.GPT2",
+    "gpt_neox": "gpt_neox.GPT_NEOX",
+    "gpt_oss": "gpt_oss.GPT_OSS",
+    "gptj": "gptj.GPTJ",
+    "granite": "llama.GRANITE",
+    "granitemoe": "mixtral.GRANITE_MOE",
+    "llama": "llama.LLAMA",
+    "llama4_text": "llama4.LLAMA4",
+    "mistral": "llama.MISTRAL",
+    "mixtral": "mixtral.MIXTRAL",
+    "olmo": "olmo.OLMO",
+    "olmo2": "olmo.OLMO2",
+    "olmoe": "mixtral.OLMOE",
+    "opt": "opt.OPT",
+    "phi": "phi.PHI",
+    "phi3": "phi3.PHI3",
+    "qwen2": "llama.QWEN2",
+    "qwen2_moe": "qwen_moe.QWEN2_MOE",
+    "qwen3": "qwen3.QWEN3",
+    "qwen3_moe": "qwen_moe.QWEN3_MOE",
+    "roberta": "bert.ROBERTA",
+    "smollm3": "llama.SMOLLM3",
+    "stablelm": "stablelm.STABLELM",
+    "starcoder2": "starcoder2.STARCODER2",
+    "t5": "t5.T5",
+    "vit": "vit.VIT",
 }
-"""Every supported `model_type`."""
+"""Every supported `model_type`, with its module and what it is called there (imported when asked for)."""
+
+
+def family_of(model_type: str) -> Family:
+    """The family of a supported `model_type`."""
+    module, _, name = FAMILIES[model_type].partition(".")
+    family: Family = getattr(import_module(f"{__name__}.{module}"), name)
+    return family
 
 
 def activation_bytes(model: Model, attention: Attention, precision: Precision) -> ActivationBytes:
     """What one layer of `model` keeps for backward, per token."""
-    return FAMILIES[model.family].activation_bytes(model, attention, precision)
+    return family_of(model.family).activation_bytes(model, attention, precision)

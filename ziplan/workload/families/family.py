@@ -68,6 +68,32 @@ class Fields:
         self._wrong(key, f"expected text, not {_shown(value)}")
         return default
 
+    def named(self, *keys: str) -> str:
+        """The first of these keys that the config has, else the first: names of one thing."""
+        return next((key for key in keys if self._config.get(key) is not None), keys[0])
+
+    def places(self, key: str, count: int) -> frozenset[int]:
+        """A list of places from 0 up to `count`; absent or null gives none."""
+        value = self._config.get(key)
+        if value is None:
+            return frozenset()
+        if not isinstance(value, list) or any(isinstance(v, bool) or not isinstance(v, int) for v in value):
+            self._wrong(key, f"expected a list of whole numbers, not {_shown(value)}")
+            return frozenset()
+        return frozenset(place for place in value if 0 <= place < count)
+
+    def zero(self, key: str) -> bool:
+        """Whether the config states 0, where that is a number like others."""
+        value = self._config.get(key)
+        return value == 0 and not isinstance(value, bool) and isinstance(value, int)
+
+    def entries(self, key: str, default: int) -> int:
+        """How many entries a mapping has; absent or null gives `default`."""
+        value = self._config.get(key)
+        if value is None or isinstance(value, dict):
+            return len(value) if value else default
+        return self._wrong(key, f"expected a mapping, not {_shown(value)}")
+
     def divides(self, divisor_key: str, divisor: int, key: str, value: int, help: str = "") -> None:
         """Refuse a divisor that does not divide `value` (0 stands for a value already reported)."""
         if divisor and value and value % divisor:

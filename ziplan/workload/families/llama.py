@@ -1,81 +1,47 @@
-"""Llama and what is built like it (Mistral, Qwen2): RMSNorm, rotary positions, gated MLP.
+"""Llama and what is built like it (Mistral, Qwen2, Granite, SmolLM3): RMSNorm, rotary positions, gated MLP.
 
 They differ in which linears have a bias and in what their configs leave out.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ziplan.units import Precision
-from ziplan.workload.families.family import ELEMENT_BYTES, Attention, Family, Fields
-from ziplan.workload.model import ActivationBytes, Model, Operator
+from ziplan.workload.families import build
+from ziplan.workload.families.family import Attention, Family, Fields
+from ziplan.workload.families.kept import Keep
+from ziplan.workload.model import ActivationBytes, Layer, Model
 
-_QUERY_KEY_VALUE = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-_MLP = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
-
-
-def _biased(family: str, fields: Fields) -> tuple[str, ...]:
-    """Names of the linears that have a bias."""
-    if family != "llama":
-        return _QUERY_KEY_VALUE if family == "qwen2" else ()
-    attention = (*_QUERY_KEY_VALUE, "self_attn.o_proj") if fields.flag("attention_bias", False) else ()
-    return attention + (_MLP if fields.flag("mlp_bias", False) else ())
+_STATES_BIASES = ("llama", "granite", "smollm3")
+"""Families whose configs say which linears have a bias; they may leave the key-value heads out, too."""
 
 
 def _model(family: str, name: str, fields: Fields) -> Model:
-    hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
-    # Only Llama's configs may leave this out: elsewhere an absent key means a fixed number.
-    otherwise = (heads,) if family == "llama" else ()
-    key_value_heads = fields.count("num_key_value_heads", *otherwise)
-    fields.divides("num_key_value_heads", key_value_heads, "num_attention_heads", heads)
-    head_dim = fields.count("head_dim", -1)
-    if head_dim < 0:
-        fields.divides("num_attention_heads", heads, "hidden_size", hidden, "or state `head_dim`")
-        head_dim = hidden // heads if heads else 0
-    model = Model(
-        name=name,
-        family=family,
-        layer_count=fields.count("num_hidden_layers"),
-        d_model=hidden,
-        vocab_size=fields.count("vocab_size"),
-        attention_heads=heads,
-        key_value_heads=key_value_heads,
-        head_dim=head_dim,
-        operators=(),
-        max_sequence_length=fields.count("max_position_embeddings", 0) or None,
-        source=fields.text("source", ""),
-        activation_function=fields.text("hidden_act", "silu"),
+    # Elsewhere an absent number of key-value heads means a fixed one.
+    size = build.sizes(fields, key_value_required=family in ("mistral", "qwen2", "smollm3"))
+    stated = family in _STATES_BIASES
+    layer = _layer(
+        size,
+        fields.count("intermediate_size"),
+        attention_bias=fields.flag("attention_bias", False) if stated else family == "qwen2",
+        output_bias=fields.flag("attention_bias", False) if stated else False,
+        mlp_bias=fields.flag("mlp_bias", False) if stated else False,
     )
-    intermediate, tied = fields.count("intermediate_size"), fields.flag("tie_word_embeddings", False)
-    return replace(model, operators=_operators(model, intermediate, tied, _biased(family, fields)))
+    tied = fields.flag("tie_word_embeddings", family == "smollm3")
+    activation = fields.text("hidden_act", "silu")
+    return build.decoder(
+        family, name, fields, size, [build.stack(size.layers, *layer)], activation, tied=tied
+    )
 
 
-def _operators(model: Model, intermediate: int, tied: bool, biased: tuple[str, ...]) -> tuple[Operator, ...]:
+def _layer(
+    size: build.Sizes, middle: int, *, attention_bias: bool, output_bias: bool, mlp_bias: bool
+) -> Layer:
     """In the order of forward."""
-
-    def linear(name: str, inputs: int, outputs: int) -> Operator:
-        return Operator(name, "linear", inputs, outputs, count=model.layer_count, bias=name in biased)
-
-    def norm(name: str) -> Operator:
-        return Operator(name, "norm", hidden, hidden, count=model.layer_count)
-
-    hidden, vocabulary = model.d_model, model.vocab_size
-    query, key_value = model.attention_heads * model.head_dim, model.key_value_heads * model.head_dim
-    shared = "embed_tokens" if tied else None
     return (
-        Operator("embed_tokens", "embedding", hidden, vocabulary, block=False),
-        norm("input_layernorm"),
-        linear("self_attn.q_proj", hidden, query),
-        linear("self_attn.k_proj", hidden, key_value),
-        linear("self_attn.v_proj", hidden, key_value),
-        linear("self_attn.o_proj", query, hidden),
-        norm("post_attention_layernorm"),
-        linear("mlp.gate_proj", hidden, intermediate),
-        linear("mlp.up_proj", hidden, intermediate),
-        linear("mlp.down_proj", intermediate, hidden),
-        Operator("norm", "norm", hidden, hidden, block=False),
-        Operator("lm_head", "linear", hidden, vocabulary, block=False, shared_with=shared),
+        build.norm("input_layernorm", size.hidden),
+        *build.attention(size, attention_bias, output_bias),
+        build.norm("post_attention_layernorm", size.hidden),
+        *build.gated(size.hidden, middle, bias=mlp_bias),
     )
 
 
@@ -98,36 +64,25 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     down_proj           input e*f                     the same
     ==================  ============================  ===========================================
 
-    Residual additions keep nothing. The flash kernel's output is o_proj's input unless a
-    reordering copies it. Selective recomputation repeats the attention core from q, k and v,
-    so the scores, the repeated k and v and the kernel's own output go.
-
-    Eager attention keeps, per head and attended token, the probabilities: once in e bytes with
-    a fused softmax; as the fp32 softmax and its e-byte copy in the eager modules (one tensor
-    when training computes in fp32).
+    Selective recomputation repeats the attention core from q, k and v, so the scores, the
+    repeated k and v and the kernel's own output go.
     """
-    element = ELEMENT_BYTES[precision]
-    hidden, heads, middle = model.d_model, model.attention_heads, model.operator("mlp.down_proj").in_features
-    query, key_value = heads * model.head_dim, model.key_value_heads * model.head_dim
-
-    inputs = element * 2 * hidden + element * (query + 2 * key_value) + element * query
-    low = inputs + 2 * (element * hidden + 4) + element * 3 * middle
-    high = inputs + 2 * (4 * hidden + 4 + element * hidden) + element * 4 * middle
-    repeated = element * 2 * (query - key_value)
-    flash = attention == "flash"
-    statistics = 4 * heads if flash else 0
-    copies = repeated + (element * query if flash else 0)
-    fp32_softmax = 0 if precision == "fp32" else 4
-    return ActivationBytes(
-        none_low=low + statistics,
-        none_high=high + statistics + copies,
-        selective_low=low,
-        selective_high=high,
-        attention_scores_low=0 if flash else element * heads,
-        attention_scores_high=0 if flash else (element + fp32_softmax) * heads,
-    )
+    keep, hidden = Keep(precision, attention), model.d_model
+    middle = model.operator("mlp.down_proj").in_features
+    return (
+        keep.rms_norm(hidden, hidden)
+        + keep.inputs(hidden)
+        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim)
+        + keep.gated(hidden, middle, model.activation_function)
+    ).bytes
 
 
-LLAMA = Family(lambda name, fields: _model("llama", name, fields), activation_bytes)
-MISTRAL = Family(lambda name, fields: _model("mistral", name, fields), activation_bytes)
-QWEN2 = Family(lambda name, fields: _model("qwen2", name, fields), activation_bytes)
+def _family(family: str) -> Family:
+    return Family(lambda name, fields: _model(family, name, fields), activation_bytes)
+
+
+LLAMA = _family("llama")
+MISTRAL = _family("mistral")
+QWEN2 = _family("qwen2")
+GRANITE = _family("granite")
+SMOLLM3 = _family("smollm3")

@@ -1,0 +1,46 @@
+"""The Hugging Face model that a config describes, on the meta device."""
+
+from __future__ import annotations
+
+import pytest
+
+HEADS = {
+    "t5": "AutoModelForSeq2SeqLM",
+    "bart": "AutoModelForSeq2SeqLM",
+    "bert": "AutoModelForMaskedLM",
+    "roberta": "AutoModelForMaskedLM",
+    "vit": "AutoModelForImageClassification",
+}
+"""What is trained of a family that is no decoder."""
+
+
+def hf_config(config):
+    """The config as a Hugging Face one."""
+    transformers = pytest.importorskip("transformers")
+    # Token ids play no part in sizes, and default ones lie outside a small vocabulary.
+    ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
+    if config["model_type"] in ("t5", "bart"):
+        ids["decoder_start_token_id"] = 0
+    if config["model_type"] == "roberta":
+        ids["pad_token_id"] = 1
+    more = {key: value for key, value in config.items() if key != "source"}
+    return transformers.AutoConfig.for_model(**{**more, **ids})
+
+
+def hf_model(config, device="meta"):
+    """The model to be trained, its weights tied as the config says."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    kind = getattr(transformers, HEADS.get(config["model_type"], "AutoModelForCausalLM"))
+    with torch.device(device):
+        model = kind.from_config(hf_config(config))
+        model.tie_weights()
+        if config["model_type"] == "t5" and not config.get("tie_word_embeddings", True):
+            # Tied when made anew; a checkpoint with a head of its own is not tied when it is loaded.
+            model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
+    return model
+
+
+def hf_parameters(config):
+    """Name to element count of every parameter, shared ones once."""
+    return {name: tensor.numel() for name, tensor in hf_model(config).named_parameters()}

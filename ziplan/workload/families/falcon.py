@@ -1,0 +1,96 @@
+"""Falcon: attention and MLP side by side, one key-value head (7B) or a few (40B, 180B), no biases."""
+
+from __future__ import annotations
+
+from ziplan.units import Precision
+from ziplan.workload.families import build
+from ziplan.workload.families.family import Attention, Family, Fields
+from ziplan.workload.families.kept import Keep
+from ziplan.workload.model import ActivationBytes, Layer, Model
+
+_FUSED = "self_attention.query_key_value"
+
+
+def _model(name: str, fields: Fields) -> Model:
+    hidden_key = fields.named("hidden_size", "n_embed")
+    layer_key, head_key = (
+        fields.named("num_hidden_layers", "n_layer"),
+        fields.named("num_attention_heads", "n_head"),
+    )
+    hidden, heads = fields.count(hidden_key), fields.count(head_key)
+    alibi = fields.flag("alibi", False)
+    size = build.Sizes(
+        layers=fields.count(layer_key),
+        hidden=hidden,
+        vocabulary=fields.count("vocab_size"),
+        heads=heads,
+        key_value_heads=_key_value_heads(fields, heads),
+        head_dim=build.even_heads(fields, hidden, heads, (head_key, hidden_key)),
+        positions=None if alibi else fields.count("max_position_embeddings", 2048),
+    )
+    layer = _layer(fields, size, fields.count("ffn_hidden_size", 4 * hidden))
+    tied = "word_embeddings" if fields.flag("tie_word_embeddings", True) else None
+    sections = [
+        build.outside(build.embedding("word_embeddings", hidden, size.vocabulary)),
+        build.stack(size.layers, *layer),
+        build.outside(
+            build.norm("ln_f", hidden, bias=True),
+            build.linear("lm_head", hidden, size.vocabulary, tied_to=tied),
+        ),
+    ]
+    return build.model("falcon", name, fields, size, sections, fields.text("activation", "gelu"))
+
+
+def _key_value_heads(fields: Fields, heads: int) -> int:
+    """The 40B kind states how many; before it there was one, or one for every head."""
+    key = fields.named("num_kv_heads", "n_head_kv")
+    if not fields.flag("new_decoder_architecture", False):
+        return 1 if fields.flag("multi_query", True) else heads
+    count = fields.count(key, heads)
+    fields.divides(key, count, "num_attention_heads", heads)
+    return count
+
+
+def _layer(fields: Fields, size: build.Sizes, middle: int) -> Layer:
+    bias, parallel = fields.flag("bias", False), fields.flag("parallel_attn", True)
+    new = fields.flag("new_decoder_architecture", False)
+    if new and not parallel:
+        fields.unsupported(
+            "parallel_attn", "with the new decoder architecture attention and MLP are parallel"
+        )
+    two = fields.count("num_ln_in_parallel_attn", 2 if new else 1) == 2
+    attention = (
+        build.linear(_FUSED, size.hidden, size.query + 2 * size.key_value, bias),
+        build.linear("self_attention.dense", size.query, size.hidden, bias),
+    )
+    mlp = (
+        build.linear("mlp.dense_h_to_4h", size.hidden, middle, bias),
+        build.linear("mlp.dense_4h_to_h", middle, size.hidden, bias),
+    )
+
+    def norm(name: str) -> Layer:
+        return (build.norm(name, size.hidden, bias=True),)
+
+    if not parallel:
+        return (*norm("input_layernorm"), *attention, *norm("post_attention_layernorm"), *mlp)
+    before = (*norm("ln_attn"), *norm("ln_mlp")) if new and two else norm("input_layernorm")
+    return (*before, *attention, *mlp)
+
+
+def activation_bytes(model: Model, attention: Attention, precision: Precision) -> ActivationBytes:
+    """One norm's output, or two's, a plain MLP, dropouts; keys and values repeated for all heads.
+
+    Values keep the fused projection whole, which the modules spread over all heads first.
+    """
+    keep, hidden, heads = Keep(precision, attention), model.d_model, model.attention_heads
+    norms = 1 + (model.has("ln_mlp") or model.has("post_attention_layernorm"))
+    return (
+        keep.layer_norm(*[hidden] * norms)
+        + keep.inputs(*[hidden] * (norms - 1))
+        + keep.attention(heads, model.key_value_heads, model.head_dim, dropout=True, copies=3 * hidden)
+        + keep.plain(hidden, model.operator("mlp.dense_h_to_4h").out_features, model.activation_function)
+        + keep.masks(hidden, hidden)
+    ).bytes
+
+
+FALCON = Family(_model, activation_bytes)

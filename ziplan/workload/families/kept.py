@@ -1,0 +1,163 @@
+"""What operators keep for backward, in bytes per token, to be added up to a layer's.
+
+Autograd keeps an operator's inputs, or its output, once each: what two operators keep both is
+counted with the first. Each part is a range: fused kernels without dropout, to the modules as
+written, which keep fp32 copies and dropout masks. Adding a residual keeps nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+from ziplan.units import Precision
+from ziplan.workload.families.family import ELEMENT_BYTES, Attention
+from ziplan.workload.model import ActivationBytes, Operator
+
+FUSED_ACTIVATIONS = ("gelu", "gelu_pytorch_tanh", "relu", "silu", "swish")
+"""Activation functions that run as one kernel and keep their input only."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Bytes per token; `core` goes when attention is recomputed, `scores` are per attended token."""
+
+    low: float = 0.0
+    high: float = 0.0
+    core_low: float = 0.0
+    core_high: float = 0.0
+    scores_low: float = 0.0
+    scores_high: float = 0.0
+
+    def __add__(self, other: Kept) -> Kept:
+        return Kept(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+
+    def __mul__(self, times: float) -> Kept:
+        return Kept(*(times * value for value in astuple(self)))
+
+    __rmul__ = __mul__
+
+    @property
+    def bytes(self) -> ActivationBytes:
+        """As the planner takes it."""
+        return ActivationBytes(
+            none_low=self.low + self.core_low,
+            none_high=self.high + self.core_high,
+            selective_low=self.low,
+            selective_high=self.high,
+            attention_scores_low=self.scores_low,
+            attention_scores_high=self.scores_high,
+        )
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Answers what each operator keeps under one precision and one attention."""
+
+    precision: Precision
+    attention_kind: Attention
+
+    @property
+    def element(self) -> int:
+        """Bytes of one element."""
+        return ELEMENT_BYTES[self.precision]
+
+    @property
+    def flash(self) -> bool:
+        """Whether the scores never reach memory."""
+        return self.attention_kind == "flash"
+
+    def inputs(self, *widths: float) -> Kept:
+        """Inputs of matrix products, of products with a gate, and the like: kept as they are."""
+        kept = self.element * sum(widths)
+        return Kept(kept, kept)
+
+    def eager_only(self, *widths: float) -> Kept:
+        """Tensors that a fused kernel does without."""
+        return Kept(0, self.element * sum(widths))
+
+    def masks(self, *widths: float) -> Kept:
+        """Dropout masks of one byte an element."""
+        return Kept(0, float(sum(widths)))
+
+    def layer_norm(self, *widths: float) -> Kept:
+        """Its input, and mean and 1/deviation in fp32."""
+        return self.inputs(*widths) + Kept(8, 8) * len(widths)
+
+    def rms_norm(self, *widths: float, rows: float = 1) -> Kept:
+        """Its input and 1/rms; written out, an fp32 copy of the input and the normalized values.
+
+        `rows` norms a token where it is taken over each head on its own.
+        """
+        width, count = sum(widths), len(widths) * rows
+        return Kept(self.element * width + 4 * count, (4 + self.element) * width + 4 * count)
+
+    def float_norm(self, *widths: float, rows: float = 1) -> Kept:
+        """An RMSNorm that multiplies its weight in fp32: the normalized values are in fp32 too."""
+        width, count = sum(widths), len(widths) * rows
+        return Kept(self.element * width + 4 * count, 8 * width + 4 * count)
+
+    def attention(
+        self,
+        heads: int,
+        key_value_heads: int,
+        head_dim: int,
+        value_dim: int | None = None,
+        *,
+        dropout: bool = False,
+        copies: float = 0,
+        bias_scores: float = 0,
+    ) -> Kept:
+        """From queries, keys and values to the input of the output matrix, both included.
+
+        The flash kernel keeps its log-sum-exp, 4 bytes a head, and its output, which is the
+        input of the output matrix unless a reordering copies it. Eager attention repeats keys
+        and values for all heads, and keeps for each head and attended token the
+        probabilities: in e bytes with a fused softmax, as the fp32 softmax and its e-byte copy
+        as written. Dropout keeps its result and a mask. `copies` are widths that modules keep
+        beside (a fused projection whose parts are views), `bias_scores` further bytes of
+        eager scores.
+        """
+        element, value_dim = self.element, head_dim if value_dim is None else value_dim
+        query, values = heads * head_dim, heads * value_dim
+        taken = query + key_value_heads * (head_dim + value_dim)
+        repeated = query + heads * (head_dim + value_dim) - taken
+        kept = self.inputs(taken, values)
+        again = element * (repeated + copies + (values if self.flash else 0))
+        statistics = 4.0 * heads if self.flash else 0.0
+        core = Kept(core_low=statistics, core_high=statistics + again)
+        if self.flash:
+            return kept + core
+        softmax = 0 if self.precision == "fp32" else 4
+        high = element + softmax + ((element + 1) if dropout else 0) + bias_scores
+        return kept + core + Kept(scores_low=element * heads, scores_high=high * heads)
+
+    def function(self, width: float, name: str) -> Kept:
+        """An activation function: its input; written out in eager operators, more.
+
+        Tanh-GELU keeps its input, half its input, the tanh and one plus the tanh.
+        """
+        more = {"gelu_new": 3, "gelu_fast": 4, "gelu_python": 3}.get(
+            name, 0 if name in FUSED_ACTIVATIONS else 3
+        )
+        return self.inputs(width) + self.eager_only(more * width)
+
+    def gated(self, hidden: float, middle: float, name: str) -> Kept:
+        """A gated MLP: its input, gate and up, the product; written out, the function's output too."""
+        return self.inputs(hidden, middle, middle) + self.function(middle, name) + self.eager_only(middle)
+
+    def plain(self, hidden: float, middle: float, name: str) -> Kept:
+        """An MLP of two matrices."""
+        return self.inputs(hidden, middle) + self.function(middle, name)
+
+    def routed(self, hidden: float, experts: Operator, name: str, evaluated: float = 0) -> Kept:
+        """A router and gated experts: for each chosen one its input, and what it keeps inside.
+
+        The router keeps logits or probabilities of all experts in fp32. Each chosen expert takes
+        a copy of the token; its output is weighted, so it is kept as written; indices have 8
+        bytes. `evaluated` experts compute where it is not the chosen ones.
+        """
+        middle, chosen = experts.weights[-1][0], experts.experts * experts.active_share
+        each = self.gated(hidden, middle, name)
+        high = (each + self.inputs(hidden, middle)) * (evaluated or chosen)
+        router = Kept(4.0 * experts.experts, 16.0 * experts.experts + 48.0 * chosen)
+        return Kept((each * chosen).low, high.high) + router

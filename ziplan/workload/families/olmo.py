@@ -1,0 +1,65 @@
+"""OLMo (norms without weights) and OLMo 2 (norms after each half, and over queries and keys)."""
+
+from __future__ import annotations
+
+from ziplan.units import Precision
+from ziplan.workload.families import build
+from ziplan.workload.families.family import Attention, Family, Fields
+from ziplan.workload.families.kept import Keep
+from ziplan.workload.model import ActivationBytes, Layer, Model
+
+
+def _model(family: str, name: str, fields: Fields) -> Model:
+    size, middle = build.sizes(fields), fields.count("intermediate_size")
+    bias, tied = fields.flag("attention_bias", False), fields.flag("tie_word_embeddings", False)
+    activation = fields.text("hidden_act", "silu")
+    if family == "olmo2":
+        layers = [build.stack(size.layers, *_normed_after(size, middle, bias))]
+        return build.decoder(family, name, fields, size, layers, activation, tied=tied)
+    layer = (*build.attention(size, bias), *build.gated(size.hidden, middle))
+    head = build.linear("lm_head", size.hidden, size.vocabulary, tied_to="embed_tokens" if tied else None)
+    sections = [
+        build.outside(build.embedding("embed_tokens", size.hidden, size.vocabulary)),
+        build.stack(size.layers, *layer),
+        build.outside(head),
+    ]
+    return build.model(family, name, fields, size, sections, activation)
+
+
+def _normed_after(size: build.Sizes, middle: int, bias: bool) -> Layer:
+    query, key, value, output = build.attention(size, bias)
+    return (
+        query,
+        build.norm("self_attn.q_norm", size.query),
+        key,
+        build.norm("self_attn.k_norm", size.key_value),
+        value,
+        output,
+        build.norm("post_attention_layernorm", size.hidden),
+        *build.gated(size.hidden, middle),
+        build.norm("post_feedforward_layernorm", size.hidden),
+    )
+
+
+def activation_bytes(model: Model, attention: Attention, precision: Precision) -> ActivationBytes:
+    """OLMo's norms are LayerNorms in fp32; OLMo 2 norms queries and keys over all heads at once."""
+    keep, hidden = Keep(precision, attention), model.d_model
+    query, key = model.attention_heads * model.head_dim, model.key_value_heads * model.head_dim
+    middle = model.operator("mlp.down_proj").in_features
+    kept = (
+        keep.inputs(hidden)
+        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim)
+        + keep.gated(hidden, middle, model.activation_function)
+    )
+    if model.family == "olmo2":
+        return (kept + keep.float_norm(hidden, hidden, query, key)).bytes
+    # An eager LayerNorm in fp32 keeps a copy of its input in fp32.
+    return (kept + keep.layer_norm(hidden, hidden) + keep.eager_only(*[hidden * 4 / keep.element] * 2)).bytes
+
+
+def _family(family: str) -> Family:
+    return Family(lambda name, fields: _model(family, name, fields), activation_bytes)
+
+
+OLMO = _family("olmo")
+OLMO2 = _family("olmo2")
