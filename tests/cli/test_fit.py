@@ -21,7 +21,7 @@ def answers(monkeypatch):
     """Makes `fit` answer with a hand-built answer of a verdict."""
 
     def answers(verdict):
-        monkeypatch.setattr("ziplan.cli.fit.answer_to", lambda request: answer(verdict))
+        monkeypatch.setattr("ziplan.cli.fit.answer_to", lambda request, **_: answer(verdict))
 
     return answers
 
@@ -133,7 +133,7 @@ def test_a_plan_that_cannot_be_emitted_is_said(capsys, monkeypatch, tmp_path):
         raise CannotEmit("no tiles here")
 
     monkeypatch.setattr(type(made.problem.runtime), "emit", refuse)
-    monkeypatch.setattr("ziplan.cli.fit.answer_to", lambda request: made)
+    monkeypatch.setattr("ziplan.cli.fit.answer_to", lambda request, **_: made)
     assert "none: no tiles here" in ziplan(capsys, *FIT).out
     ran = ziplan(capsys, *FIT, "--out", tmp_path)
     assert (ran.code, ran.err) == (2, "ziplan: no tiles here\n")
@@ -157,7 +157,7 @@ def test_the_answer_keeps_to_the_terminals_width(width, answers, capsys, monkeyp
 
 def test_flags_become_settings(capsys, monkeypatch):
     asked = []
-    monkeypatch.setattr("ziplan.cli.fit.answer_to", lambda request: asked.append(request) or answer())
+    monkeypatch.setattr("ziplan.cli.fit.answer_to", lambda request, **_: asked.append(request) or answer())
     ziplan(
         capsys, *FIT, "--global-batch-size", 64, "--checkpointing", "full", "--optimizer", "adamw",
         "--set", "tiers.dram.capacity=2 TiB", "--set", "nodes=4", "--objective", "wear", "--allow-tiling",

@@ -14,7 +14,7 @@ from ziplan.errors import BadInput, CannotEmit, Problem
 
 
 def raising(monkeypatch, error):
-    def raise_it(*_):
+    def raise_it(*_, **__):
         raise error
 
     monkeypatch.setattr("ziplan.cli.fit.answer_to", raise_it)

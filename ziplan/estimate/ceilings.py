@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ziplan.estimate.rates import Rates
 from ziplan.estimate.result import Limits, TierTest
 from ziplan.hardware.cluster import Cluster
@@ -70,7 +72,7 @@ def tier_tests(
     )
     tests = {}
     for name, tier in cluster.node.tiers.items():
-        bandwidth = rates.of(f"{name}.read")
+        bandwidth = rates.of(f"{name}.read") or math.nan
         balance = apply(
             machine_balance, name, sustained_flops_per_s=rates.of("gpu"), link_bandwidth=bandwidth
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,12 +10,12 @@ import numpy as np
 
 from ziplan.estimate.ceilings import limits, tier_tests
 from ziplan.estimate.fidelity import residuals
-from ziplan.estimate.rates import Rates
+from ziplan.estimate.rates import UNKNOWN, Rates
 from ziplan.estimate.result import Estimate, TierMemory
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.counts import step_flops, tokens_per_step
 from ziplan.laws.endurance import drive_lifetime
-from ziplan.laws.law import Derivation, maximum
+from ziplan.laws.law import Derivation, maximum, where
 from ziplan.laws.optimizer import cpu_adam_time
 from ziplan.laws.traffic import compute_time, transfer_time
 from ziplan.plan import Plan
@@ -95,6 +96,8 @@ def _demand_time(derivation: Derivation, rates: Rates, demand: Demand) -> float:
     if np.ndim(demand.amount) == 0 and demand.amount == 0:
         return 0.0
     rate, label = rates.of(demand.resource), demand.term
+    if rate == UNKNOWN:
+        return where(demand.amount > 0, math.nan, 0.0)
     if demand.resource == "gpu":
         return derivation.apply(compute_time, label, flops=demand.amount, sustained_flops_per_s=rate)
     if demand.resource == "cpu_optimizer":
@@ -132,6 +135,7 @@ def _details(
         "traffic": traffic,
         "tiers": tests,
         "assumptions": tuple(rates.assumptions.values()),
+        "unknown": _unknown(rates, segments),
         "interval": (low, high),
         "interval_source": source,
         "drive_lifetime": _lifetime(derivation, cluster, traffic, rates.ranks_per_node, step_time),
@@ -167,6 +171,12 @@ def _busy(rates: Rates, segments: Iterable[Segment]) -> dict[str, float]:
         if seconds > 0:
             terms[demand.term] = terms.get(demand.term, 0.0) + seconds
     return terms
+
+
+def _unknown(rates: Rates, segments: Iterable[Segment]) -> tuple[str, ...]:
+    """Inputs that nobody stated and that this plan's time depends on."""
+    used = [d.resource.replace("swap_", "") for _, d in _demands(segments) if d.amount > 0]
+    return tuple(dict.fromkeys(rates.unknown[resource] for resource in used if resource in rates.unknown))
 
 
 def _worked(segments: Iterable[Segment], resource: str) -> float:

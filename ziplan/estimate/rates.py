@@ -13,7 +13,7 @@ from ziplan.runtimes.runtime import Runtime
 from ziplan.units import Precision
 
 ACHIEVABLE_SHARE = (0.64, 0.40, 0.75)
-"""Share of the peak rate that training reaches: (value, low, high)."""
+"""Share of the peak rate that training reaches, as far as a matrix product alone does: (value, low, high)."""
 
 ACHIEVABLE_SOURCE = (
     "64 % of peak, as a 7B model without offload or recomputation reaches on 8 A100-80GB "
@@ -40,6 +40,9 @@ ADAM_SOURCE = (
 
 UNLIMITED = float("inf")
 
+UNKNOWN = 0.0
+"""The rate of what nobody has stated: whatever needs it has no known time."""
+
 
 class Rates:
     """Rates of one cluster under one runtime, per rank, with every rank at work.
@@ -60,6 +63,8 @@ class Rates:
         self.ranks_per_node = min(float(cluster.node.gpus_per_node), ranks)
         self._known: dict[str, float] = {}
         self.assumptions: dict[str, Assumption] = {}
+        self.unknown: dict[str, str] = {}
+        """Path of the missing input, by tier and direction."""
 
     def of(self, resource: str) -> float:
         """FLOP/s of "gpu", param/s of "cpu_optimizer" (the node's), else B/s of one rank."""
@@ -91,11 +96,10 @@ class Rates:
                 help=f"train in {known}, or state `gpu.sustained_flops_per_s.{precision}`",
             )
         peak = gpu.peak_flops_per_s[precision]
-        share, low, high = ACHIEVABLE_SHARE
-        self._assume(
-            "gpu.sustained_flops_per_s", share * peak, "FLOP/s", ACHIEVABLE_SOURCE, low * peak, high * peak
-        )
-        return share * peak
+        ceiling = gpu.matmul_flops_per_s.get(precision, peak)
+        rate, low, high = (min(share * peak, ceiling) for share in ACHIEVABLE_SHARE)
+        self._assume("gpu.sustained_flops_per_s", rate, "FLOP/s", ACHIEVABLE_SOURCE, low, high)
+        return rate
 
     def _cpu_optimizer(self) -> float:
         stated = self._node.cpu.adam_params_per_s
@@ -182,10 +186,8 @@ class Rates:
             )
             return tier.read_bandwidth
         if stated is None:
-            raise BadInput.of(
-                f"{self._node.name}: the read rate of tier {name} is not known",
-                help=f"state `tiers.{name}.read_bandwidth`, or measure it",
-            )
+            self.unknown[f"{name}.{direction}"] = f"tiers.{name}.{direction}_bandwidth"
+            return UNKNOWN
         return stated
 
     def _swap(self, name: str, tier: Tier, direction: str) -> float:

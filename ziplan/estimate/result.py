@@ -133,7 +133,9 @@ class Estimate:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on one plan."""
+        """The verdict on one plan: unknown where it may fit but nobody can say how long a step is."""
+        if self.unknown and self.may_fit:
+            return "unknown"
         return "fits" if self.fits else "tight" if self.may_fit else "does_not_fit"
 
     @property

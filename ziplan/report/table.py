@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -69,7 +70,7 @@ def tier_table(estimate: Estimate, width: int) -> list[Line]:
         Column("have", [show(memory.available, "B", 3) if memory else "-" for memory in memories]),
         Column("used", [_used(memory) for memory in memories]),
         Column("link", [show(test.bandwidth, "B/s", 3) if test else "-" for test in tests]),
-        Column("tokens needed", [f"{test.required_tokens:,.0f}" if test else "-" for test in tests], True, 1),
+        Column("tokens needed", [_tokens_needed(test) for test in tests], True, 1),
         Column("tokens here", [_tokens_here(estimate, name) for name in names], True, 2),
         Column("margin", [_hiding(test) for test in tests]),
     ]
@@ -107,4 +108,12 @@ def _used(memory: TierMemory | None) -> Span | str:
 def _hiding(test: TierTest | None) -> Span | str:
     if test is None:
         return "-"
+    if math.isnan(test.hiding_margin):
+        return Span("unknown")
     return Span(f"{show(test.hiding_margin, '1', 3)}x", "red" if test.hiding_margin < 1 else "")
+
+
+def _tokens_needed(test: TierTest | None) -> str:
+    if test is None:
+        return "-"
+    return "unknown" if math.isnan(test.required_tokens) else f"{test.required_tokens:,.0f}"

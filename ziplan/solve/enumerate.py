@@ -23,6 +23,9 @@ WEAR_WEIGHT = 1e6
 
 FITS, TIGHT, DOES_NOT_FIT = 0, 1, 2
 
+NO_KNOWN_COST = 1e300
+"""What a plan costs whose time nobody can tell: more than any that is known."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -77,7 +80,9 @@ def scores(problem: Problem, grid: Grid, chunk: Sequence[Sequence[int]]) -> tupl
     """(how it fits, cost) of every plan of a chunk."""
     answer = _estimates(problem, grid, chunk)
     rank = np.where(answer.fits, FITS, np.where(answer.may_fit, TIGHT, DOES_NOT_FIT))
-    return rank, np.where(rank == DOES_NOT_FIT, answer.overflow, objective(problem, answer))
+    cost: Any = objective(problem, answer)
+    known = np.where(np.isnan(cost), NO_KNOWN_COST, cost)
+    return rank, np.where(rank == DOES_NOT_FIT, answer.overflow, known)
 
 
 def least_capacity(problem: Problem, grid: Grid, tier: str) -> float:

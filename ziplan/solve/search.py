@@ -103,17 +103,21 @@ def _space(grid: Grid) -> str:
 
 
 def _notes(best: Estimate, changed: bool) -> tuple[str, ...]:
-    notes = []
-    if free_batch(best.workload):
-        sequences = int(best.plan.micro_batch_size * best.plan.accumulation_steps * best.plan.dp_degree)
-        notes.append(
-            f"global batch of {sequences} sequences chosen by the solver: the fewest accumulation steps "
-            f"within {KNEE - 1:.0%} of the best throughput, at most {MOST_TOKENS_PER_STEP:,} tokens a step"
-        )
-    if changed and best.plan.tile_count > 1:
-        notes.append(f"needs a change in the model: the widest linears in {int(best.plan.tile_count)} tiles")
-    if changed and any(best.plan.placement.checkpoints.get(n, 0) > 0 for n in best.memory if n != _gpu(best)):
+    """What must be said with the answer, most needed first."""
+    notes, plan = [], best.plan
+    if changed and plan.tile_count > 1:
+        notes.append(f"needs a change in the model: the widest linears in {int(plan.tile_count)} tiles")
+    if changed and any(
+        plan.placement.checkpoints.get(name, 0) > 0 for name in best.memory if name != _gpu(best)
+    ):
         notes.append(
             "needs a change in the model: layers checkpointed by deepspeed.checkpointing, kept on the host"
+        )
+    if free_batch(best.workload):
+        sequences = int(plan.micro_batch_size * plan.accumulation_steps * plan.dp_degree)
+        notes.append(
+            f"global batch of {sequences} sequence{'s' if sequences > 1 else ''} chosen by the solver: "
+            f"the fewest accumulation steps within {KNEE - 1:.0%} of the best throughput, at most "
+            f"{MOST_TOKENS_PER_STEP:,} tokens a step"
         )
     return tuple(notes)

@@ -125,6 +125,11 @@ class Facts:
         return where(self.optimizer_on(self.nvme) > 0, 1.0, 0.0)
 
     @cached_property
+    def optimizer_share_off_gpu(self) -> float:
+        """Fraction of the optimizer that lives off the GPU."""
+        return self.optimizer_on(self.host) + self.optimizer_on(self.nvme)
+
+    @cached_property
     def optimizer_off_gpu(self) -> float:
         """1 where any of the optimizer lives off the GPU (its gradients then do too)."""
-        return where(self.optimizer_on(self.host) + self.optimizer_on(self.nvme) > 0, 1.0, 0.0)
+        return where(self.optimizer_share_off_gpu > 0, 1.0, 0.0)

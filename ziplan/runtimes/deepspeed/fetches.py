@@ -212,9 +212,7 @@ class _Coordinator:
             self._gather(chosen)
 
     def _releasable(self, step: int) -> set[Tensor]:
-        names = {
-            n for n in self.modules[step] if n in self.live and self.fetched_for.get(n, -1) <= step
-        }
+        names = {n for n in self.modules[step] if n in self.live and self.fetched_for.get(n, -1) <= step}
         traversed, later = 0, step + 1
         while names and traversed < self.policy.reuse_distance and later < len(self.modules):
             names.difference_update(self.modules[later])

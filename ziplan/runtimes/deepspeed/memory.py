@@ -28,8 +28,9 @@ PROCESS = (1.5e9, 4.0e9)
 CHECKPOINT_FILE = 5e9
 """Bytes of one checkpoint file, Hugging Face's default `max_shard_size` of 5 GB."""
 
-LOGIT_BYTES = (10.0, 14.0)
-"""Per token and vocabulary entry: the 16-bit logits, their fp32 copy, the log-softmax and its gradient."""
+LOGIT_BYTES = (6.0, 14.0)
+"""Per token and vocabulary entry, from a loss fused with its softmax (16-bit logits and one fp32 copy) to
+separate tensors: 16-bit logits, their fp32 copy, the log-softmax and its gradient."""
 
 NORM_BYTES, NORM_CHUNK = 8.0, 2.5e8
 """`_constant_buffered_norm2`: fp64, at most 250,000,000 elements at a time."""

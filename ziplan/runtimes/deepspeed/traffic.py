@@ -193,7 +193,7 @@ def _boundary(f: Facts) -> Segment:
             params=f.params,
             bytes_per_param=4.0,
             dp_degree=plan.dp_degree,
-            share=f.optimizer_off_gpu,
+            share=f.optimizer_share_off_gpu,
         )
         demands.append(Demand("gradient copy", f"{f.host}.write", down))
     if f.nvme:
@@ -219,7 +219,7 @@ def _optimizer_step(f: Facts) -> Segment:
         share=f.optimizer_on(f.gpu),
     )
     gpu = Demand("GPU optimizer", f"{f.gpu}.read", on_gpu)
-    updated = f.optimizer_off_gpu * (1 - f.optimizer_on(f.gpu)) * f.params / plan.dp_degree * f.ranks
+    updated = f.optimizer_share_off_gpu * f.params / plan.dp_degree * f.ranks
     cpu = Demand("CPU optimizer", "cpu_optimizer", updated)
     if not f.nvme:
         return Segment("optimizer step", 1.0, ((gpu, cpu),))
@@ -284,7 +284,7 @@ def _afterwards(f: Facts) -> Segment:
             params=f.params,
             bytes_per_param=f.element,
             dp_degree=plan.dp_degree,
-            share=f.optimizer_off_gpu * f.params_on(f.gpu),
+            share=f.optimizer_share_off_gpu * f.params_on(f.gpu),
         )
         demands.append(Demand("parameter copy", f"{f.host}.read", returned))
     return Segment("parameters back", 1.0, (tuple(demands),))

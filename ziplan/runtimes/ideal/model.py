@@ -160,8 +160,8 @@ def _flops(derivation: Derivation, workload: Workload, plan: Plan) -> float:
     tokens = _tokens(derivation, workload, plan)
     matrices = derivation.apply(
         step_flops,
-        "one micro-step",
-        params=float(model.params),
+        "matrix products of one micro-step",
+        params=float(model.matmul_params),
         tokens_per_rank=tokens,
         flops_per_param_token=6.0 + 2.0 * recomputed,
     )

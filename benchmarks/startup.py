@@ -1,0 +1,45 @@
+"""CPU time of a cold command against the bare imports of the packages it is built on.
+
+Each figure is the least of several fresh interpreters. `bare` imports the packages and nothing
+of them; `used` also loads what any program that defines a pydantic model loads (pydantic fills
+its namespace lazily).
+"""
+
+import resource
+import subprocess
+import sys
+
+TRIES = 9
+BARE = "import typer, rich, pydantic, numpy, yaml"
+USED = (
+    BARE
+    + "; from pydantic import BaseModel, Field; type('M', (BaseModel,), {'__annotations__': {'n': int}})(n=1)"
+)
+RUN = "import sys; from ziplan.cli.main import main; sys.argv[0] = 'ziplan'; main()"
+COMMANDS = {
+    "--help": ["--help"],
+    "models show": ["models", "show", "llama-3.1-70b"],
+    "fit": ["fit", "llama-3.1-70b", "dgx-a100-80g", "--sequence-length", "4096"],
+}
+
+
+def cpu_seconds(code, *arguments):
+    return min(_once(code, arguments) for _ in range(TRIES))
+
+
+def _once(code, arguments):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+if __name__ == "__main__":
+    bare, used = cpu_seconds(BARE), cpu_seconds(USED)
+    print(f"{'bare imports':14} {1e3 * bare:6.0f} ms")
+    print(f"{'imports in use':14} {1e3 * used:6.0f} ms   {used / bare:.2f} x bare")
+    for name, arguments in COMMANDS.items():
+        seconds = cpu_seconds(RUN, *arguments)
+        print(
+            f"{name:14} {1e3 * seconds:6.0f} ms   {seconds / bare:.2f} x bare, {seconds / used:.2f} x in use"
+        )
