@@ -27,13 +27,17 @@ def hf_config(config):
     return transformers.AutoConfig.for_model(**{**more, **ids})
 
 
+def hf_kind(config):
+    """The class that makes the model to be trained."""
+    transformers = pytest.importorskip("transformers")
+    return getattr(transformers, HEADS.get(config["model_type"], "AutoModelForCausalLM"))
+
+
 def hf_model(config, device="meta"):
     """The model to be trained, its weights tied as the config says."""
     torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    kind = getattr(transformers, HEADS.get(config["model_type"], "AutoModelForCausalLM"))
     with torch.device(device):
-        model = kind.from_config(hf_config(config))
+        model = hf_kind(config).from_config(hf_config(config))
         model.tie_weights()
         if config["model_type"] == "t5" and not config.get("tie_word_embeddings", True):
             # Tied when made anew; a checkpoint with a head of its own is not tied when it is loaded.

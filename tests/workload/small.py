@@ -36,7 +36,7 @@ LATENT = {
     "kv_lora_rank": 16,
     "qk_rope_head_dim": 8,
     "qk_nope_head_dim": 8,
-    "v_head_dim": 12,
+    "v_head_dim": 16,
     "first_k_dense_replace": 1,
     "moe_intermediate_size": 24,
     "n_shared_experts": 2,

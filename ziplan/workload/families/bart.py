@@ -83,14 +83,14 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     half = (
         keep.layer_norm(hidden)
         + keep.inputs(hidden)
-        + keep.attention(heads, heads, model.head_dim, dropout=True)
+        + keep.attention(heads, heads, model.head_dim, dropout=True, native_softmax=True)
         + keep.masks(hidden)
     )
     kept = half * (model.attentions / model.layer_count)
     for stack in ("encoder", "decoder"):
         matrix = model.operator(f"{stack}.fc1")
         mlp = keep.layer_norm(hidden) + keep.plain(hidden, matrix.out_features, model.activation_function)
-        kept += (mlp + keep.masks(hidden)) * (matrix.count / model.layer_count)
+        kept += (mlp + keep.masks(matrix.out_features, hidden)) * (matrix.count / model.layer_count)
     return kept.bytes
 
 

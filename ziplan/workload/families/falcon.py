@@ -80,12 +80,14 @@ def _layer(fields: Fields, size: build.Sizes, middle: int) -> Layer:
 def activation_bytes(model: Model, attention: Attention, precision: Precision) -> ActivationBytes:
     """One norm's output, or two's, a plain MLP, dropouts; keys and values repeated for all heads.
 
-    Values keep the fused projection whole, which the modules spread over all heads first.
+    Two norms side by side have one input. Values keep the fused projection whole, which the
+    modules spread over all heads first.
     """
     keep, hidden, heads = Keep(precision, attention), model.d_model, model.attention_heads
-    norms = 1 + (model.has("ln_mlp") or model.has("post_attention_layernorm"))
+    side_by_side = not model.has("post_attention_layernorm")
+    norms = 1 + (model.has("ln_mlp") or not side_by_side)
     return (
-        keep.layer_norm(*[hidden] * norms)
+        keep.layer_norm(hidden, *[0 if side_by_side else hidden] * (norms - 1))
         + keep.inputs(*[hidden] * (norms - 1))
         + keep.attention(heads, model.key_value_heads, model.head_dim, dropout=True, copies=3 * hidden)
         + keep.plain(hidden, model.operator("mlp.dense_h_to_4h").out_features, model.activation_function)

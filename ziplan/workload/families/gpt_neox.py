@@ -33,10 +33,14 @@ def _model(name: str, fields: Fields) -> Model:
 
 
 def activation_bytes(model: Model, attention: Attention, precision: Precision) -> ActivationBytes:
-    """Two norms and their outputs, a plain MLP, three dropouts; values keep the fused projection whole."""
+    """Two norms and their outputs, a plain MLP, three dropouts; values keep the fused projection whole.
+
+    Both norms take the same input unless the halves come one after the other (the high end).
+    """
     keep, hidden = Keep(precision, attention), model.d_model
     return (
-        keep.layer_norm(hidden, hidden)
+        keep.layer_norm(hidden, 0)
+        + keep.eager_only(hidden)
         + keep.inputs(hidden)
         + keep.attention(
             model.attention_heads,

@@ -33,15 +33,19 @@ def _model(name: str, fields: Fields) -> Model:
 def activation_bytes(model: Model, attention: Attention, precision: Precision) -> ActivationBytes:
     """Llama's attention half with sinks among the scores, a router, and the chosen experts.
 
-    Written out, the scores are joined with the sinks, lowered by their maximum and softmaxed,
-    and the gate is clamped, scaled and multiplied in steps.
+    Written out, the scores are joined with the sinks and softmaxed as they are, what is left
+    of the sinks is cut off again, and the gate is clamped, scaled and multiplied in steps.
     """
     keep, hidden = Keep(precision, attention), model.d_model
     return (
         keep.rms_norm(hidden, hidden)
         + keep.inputs(hidden)
         + keep.attention(
-            model.attention_heads, model.key_value_heads, model.head_dim, bias_scores=2 * keep.element + 8
+            model.attention_heads,
+            model.key_value_heads,
+            model.head_dim,
+            native_softmax=True,
+            bias_scores=keep.element,
         )
         + keep.routed(hidden, model.operator("mlp.experts"), model.activation_function)
     ).bytes

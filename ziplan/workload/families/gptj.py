@@ -5,7 +5,7 @@ from __future__ import annotations
 from ziplan.units import Precision
 from ziplan.workload.families import build
 from ziplan.workload.families.family import Attention, Family, Fields
-from ziplan.workload.families.kept import Keep
+from ziplan.workload.families.kept import Keep, Kept
 from ziplan.workload.model import ActivationBytes, Model
 
 
@@ -43,11 +43,14 @@ def _model(name: str, fields: Fields) -> Model:
 
 
 def activation_bytes(model: Model, attention: Attention, precision: Precision) -> ActivationBytes:
-    """One norm's output feeds all. Written out, attention takes queries and keys in fp32."""
+    """One norm's output feeds all. Written out, attention takes queries and keys in fp32.
+
+    Each layer looks up its own cosines and sines, in fp32 and no wider than a head."""
     keep, hidden = Keep(precision, attention), model.d_model
     in_fp32 = 0 if keep.flash else 2 * hidden * (4 / keep.element - 1)
     return (
         keep.layer_norm(hidden)
+        + Kept(0, 8 * model.head_dim)
         + keep.attention(
             model.attention_heads, model.key_value_heads, model.head_dim, dropout=True, copies=in_fp32
         )

@@ -105,6 +105,7 @@ class Keep:
         *,
         dropout: bool = False,
         copies: float = 0,
+        native_softmax: bool = False,
         bias_scores: float = 0,
     ) -> Kept:
         """From queries, keys and values to the input of the output matrix, both included.
@@ -112,10 +113,10 @@ class Keep:
         The flash kernel keeps its log-sum-exp, 4 bytes a head, and its output, which is the
         input of the output matrix unless a reordering copies it. Eager attention repeats keys
         and values for all heads, and keeps for each head and attended token the
-        probabilities: in e bytes with a fused softmax, as the fp32 softmax and its e-byte copy
-        as written. Dropout keeps its result and a mask. `copies` are widths that modules keep
-        beside (a fused projection whose parts are views), `bias_scores` further bytes of
-        eager scores.
+        probabilities: in e bytes with a fused or `native_softmax`, else as the fp32 softmax and
+        its e-byte copy. Dropout keeps a mask, and its result where that is not the copy.
+        `copies` are widths that modules keep beside (a fused projection whose parts are views),
+        `bias_scores` further bytes of eager scores.
         """
         element, value_dim = self.element, head_dim if value_dim is None else value_dim
         query, values = heads * head_dim, heads * value_dim
@@ -127,8 +128,9 @@ class Keep:
         core = Kept(core_low=statistics, core_high=statistics + again)
         if self.flash:
             return kept + core
-        softmax = 0 if self.precision == "fp32" else 4
-        high = element + softmax + ((element + 1) if dropout else 0) + bias_scores
+        one_copy = native_softmax or self.precision == "fp32"
+        high = element + bias_scores + (0 if one_copy else 4)
+        high += (element if one_copy else 0) + 1 if dropout else 0
         return kept + core + Kept(scores_low=element * heads, scores_high=high * heads)
 
     def function(self, width: float, name: str) -> Kept:
@@ -152,12 +154,13 @@ class Keep:
     def routed(self, hidden: float, experts: Operator, name: str, evaluated: float = 0) -> Kept:
         """A router and gated experts: for each chosen one its input, and what it keeps inside.
 
-        The router keeps logits or probabilities of all experts in fp32. Each chosen expert takes
-        a copy of the token; its output is weighted, so it is kept as written; indices have 8
-        bytes. `evaluated` experts compute where it is not the chosen ones.
+        The router keeps its input, and logits or probabilities of all experts in fp32. Each
+        chosen expert takes a copy of the token; as written its output is kept before and after
+        it is weighted, and indices of 8 bytes. `evaluated` experts compute where it is not the
+        chosen ones.
         """
         middle, chosen = experts.weights[-1][0], experts.experts * experts.active_share
         each = self.gated(hidden, middle, name)
-        high = (each + self.inputs(hidden, middle)) * (evaluated or chosen)
+        high = (each + self.inputs(hidden, hidden)) * (evaluated or chosen)
         router = Kept(4.0 * experts.experts, 16.0 * experts.experts + 48.0 * chosen)
-        return Kept((each * chosen).low, high.high) + router
+        return Kept((each * chosen).low, high.high) + self.inputs(hidden) + router
