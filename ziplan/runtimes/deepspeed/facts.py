@@ -63,9 +63,14 @@ class Facts:
         return ELEMENT_BYTES[self.workload.precision]
 
     @cached_property
+    def master(self) -> float:
+        """Bytes of the fp32 master weight per parameter."""
+        return MASTER_BYTES[self.workload.precision]
+
+    @cached_property
     def states(self) -> float:
         """Bytes of optimizer state per parameter: master weight and moments."""
-        return MASTER_BYTES[self.workload.precision] + MOMENT_BYTES
+        return self.master + MOMENT_BYTES
 
     @cached_property
     def params(self) -> float:

@@ -309,20 +309,47 @@ def _host_load(book: Ledger, f: Facts) -> None:
     book.add("checkpoint file on every rank", f.host, ("load",), files, low=0.0, knob="max_shard_size")
 
 
+def _host_states_below_stage3(book: Ledger, f: Facts) -> None:
+    """Stages 1 and 2 pin the master weights, and a 16-bit copy of them for the way back to the GPU."""
+    assert f.host
+    apply, on_host = f.derivation.apply, (1 - f.stage3) * f.optimizer_on(f.host)
+    for name, bytes_per_param in (("master weights", f.master), ("16-bit copy of the weights", f.element)):
+        amount = apply(
+            sharded_bytes,
+            name,
+            params=f.params,
+            state_bytes_per_param=bytes_per_param,
+            dp_degree=f.plan.dp_degree,
+            share=on_host,
+            ranks_per_instance=f.ranks,
+        )
+        book.add(name, f.host, RUNNING, amount, pinned=True, knob="offload_optimizer.device")
+    staged = apply(
+        held_bytes,
+        "gradient of the largest tensor on its way to the host",
+        params=float(largest_tensor(f.workload.model)),
+        state_bytes_per_param=f.element,
+        share=on_host,
+        ranks_per_instance=f.ranks,
+    )
+    book.add("gradient staging", f.host, RUNNING, staged, pinned=True, knob="the model's vocabulary and width")
+
+
 def _host_states(book: Ledger, f: Facts) -> None:
     assert f.host
     apply, plan = f.derivation.apply, f.plan
     on_host = f.optimizer_on(f.host)
     states = apply(
         sharded_bytes,
-        "master weights and moments",
+        "master weights and moments (below stage 3 the moments)",
         params=f.params,
-        state_bytes_per_param=f.states,
+        state_bytes_per_param=f.states - (1 - f.stage3) * f.master,
         dp_degree=plan.dp_degree,
         share=on_host,
         ranks_per_instance=f.ranks,
     )
     book.add("optimizer state", f.host, RUNNING, states, knob="offload_optimizer.device")
+    _host_states_below_stage3(book, f)
     gradients = apply(
         sharded_bytes,
         "fp32 gradients, one pinned buffer a sub-group",
