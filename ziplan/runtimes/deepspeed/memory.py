@@ -369,8 +369,9 @@ def _host_states(book: Ledger, f: Facts) -> None:
         share=f.optimizer_off_gpu,
         ranks_per_instance=f.ranks,
     )
-    # Below stage 3 the buffer exists only when gradients are accumulated.
-    needed = where((plan.zero_stage >= 3) | (plan.accumulation_steps > 1), 1.0, 0.0)
+    # Stage 2 has the buffer only when gradients are accumulated; stage 1 accumulates on the GPU.
+    accumulating = (plan.zero_stage >= 2) & (plan.accumulation_steps > 1)
+    needed = where((plan.zero_stage >= 3) | accumulating, 1.0, 0.0)
     book.add(
         "gradient accumulation buffer",
         f.host,
