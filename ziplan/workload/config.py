@@ -22,7 +22,7 @@ def model_of(name: str, config: Mapping[str, Any], report: Report) -> Model | No
 
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in FAMILIES:
-        supported = f"supported are {', '.join(sorted(FAMILIES))}"
+        supported = _part(config) or f"supported are {', '.join(sorted(FAMILIES))}"
         if model_type is None:
             note("model_type", MISSING_KEY, "missing key `model_type`", supported)
         else:
@@ -30,3 +30,12 @@ def model_of(name: str, config: Mapping[str, Any], report: Report) -> Model | No
         return None
     model = family_of(model_type).model(name, Fields(config, note))
     return model if clean else None
+
+
+def _part(config: Mapping[str, Any]) -> str:
+    """What to do with a config that has a supported model inside."""
+    text = config.get("text_config")
+    inside = text.get("model_type") if isinstance(text, Mapping) else None
+    if not isinstance(inside, str) or inside not in FAMILIES:
+        return ""
+    return f"its text part is ({inside}): give the mapping under `text_config` as a config of its own"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
 from ziplan.units import Precision
 from ziplan.workload.model import ActivationBytes, Model
+from ziplan.workload.optimizers import PLANNED, OptimizerName
+
+ADAPTERS_PLANNED = False
+"""Whether runtimes can plan with adapters; until then files and flags are held to full training."""
 
 
 class Settings(BaseModel):
@@ -20,7 +24,7 @@ class Settings(BaseModel):
 class Optimizer(Settings):
     """The optimizer and its settings."""
 
-    kind: Literal["adamw"] = "adamw"
+    kind: Annotated[OptimizerName, WithJsonSchema({"enum": [*PLANNED], "type": "string"})] = "adamw"
     learning_rate: float = Field(default=1e-5, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)
     beta1: float = Field(default=0.9, ge=0, lt=1)
@@ -30,9 +34,38 @@ class Optimizer(Settings):
     @field_validator("kind", mode="before")
     @classmethod
     def _supported_kind(cls, value: object) -> object:
-        if value != "adamw":
-            raise ValueError(f"the optimizer {value!r:.40} is not supported, adamw is")
+        if value not in PLANNED:
+            planned = "adamw is" if PLANNED == ("adamw",) else f"supported are {', '.join(PLANNED)}"
+            raise ValueError(f"the optimizer {value!r:.40} is not supported, {planned}")
         return value
+
+
+class Adapters(Settings):
+    """Low-rank adapters, of rank `lora_rank`, beside the frozen linears that `targets` name.
+
+    A target is an operator's name or the end of one from a dot on, as in `q_proj`.
+    """
+
+    lora_rank: int = Field(ge=1)
+    targets: tuple[str, ...] = Field(min_length=1)
+
+    def targeted(self, name: str) -> bool:
+        """Whether a target names the operator."""
+        return any(name == target or name.endswith(f".{target}") for target in self.targets)
+
+
+Trainable = Literal["all"] | Adapters
+
+
+def trainable_params(model: Model, trainable: Trainable) -> int:
+    """Parameters that training changes: all, or the adapters' alone."""
+    if trainable == "all":
+        return model.params
+    return sum(
+        operator.lora_params(trainable.lora_rank) * operator.count
+        for operator in model.operators
+        if operator.kind == "linear" and trainable.targeted(operator.name)
+    )
 
 
 class TrainingChoices(Settings):
@@ -46,12 +79,12 @@ class TrainingChoices(Settings):
     optimizer: Optimizer = Field(default_factory=Optimizer)
     activation_checkpointing: Literal["none", "selective", "full", "auto"] = "auto"
     attention: Literal["flash", "eager"] = "flash"
-    trainable: Literal["all"] = "all"
+    trainable: Annotated[Trainable, WithJsonSchema({"const": "all", "type": "string"})] = "all"
 
     @field_validator("trainable", mode="before")
     @classmethod
     def _supported_trainable(cls, value: object) -> object:
-        if value != "all":
+        if value != "all" and not ADAPTERS_PLANNED:
             raise ValueError("only training of all parameters is supported (`trainable: all`)")
         return value
 
@@ -70,3 +103,8 @@ class Workload:
     training: Training
     precision: Precision
     activations: ActivationBytes
+
+    @property
+    def trainable_params(self) -> int:
+        """Parameters that training changes."""
+        return trainable_params(self.model, self.training.trainable)
