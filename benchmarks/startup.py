@@ -29,7 +29,8 @@ def cpu_seconds(code, *arguments):
 
 def _once(code, arguments):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=True)
+    command = [sys.executable, "-c", code, *arguments]
+    subprocess.run(command, capture_output=True, check=True)  # noqa: S603 - our own program
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

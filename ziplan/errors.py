@@ -40,7 +40,11 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}:{self.column}: " if self.line else (f"{self.file}: " if self.file else "")
+        place = (
+            f"{self.file}:{self.line}:{self.column}: "
+            if self.line
+            else (f"{self.file}: " if self.file else "")
+        )
         return f"{place}{self.code} {self.message}"
 
 

@@ -332,7 +332,9 @@ def _host_states_below_stage3(book: Ledger, f: Facts) -> None:
         share=on_host,
         ranks_per_instance=f.ranks,
     )
-    book.add("gradient staging", f.host, RUNNING, staged, pinned=True, knob="the model's vocabulary and width")
+    book.add(
+        "gradient staging", f.host, RUNNING, staged, pinned=True, knob="the model's vocabulary and width"
+    )
 
 
 def _host_states(book: Ledger, f: Facts) -> None:
