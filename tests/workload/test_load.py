@@ -397,7 +397,8 @@ def test_examples_load(path):
 def test_loading_a_shape_imports_its_family_alone():
     code = (
         "import sys; from ziplan.workload.load import load_model; load_model('bloom-176b'); "
-        "print(*sorted(m.rpartition('.')[2] for m in sys.modules if m.startswith('ziplan.workload.families.')))"
+        "names = [m for m in sys.modules if m.startswith('ziplan.workload.families.')]; "
+        "print(*sorted(m.rpartition('.')[2] for m in names))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["bloom", "build", "family", "kept"]
