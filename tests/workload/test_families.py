@@ -270,3 +270,42 @@ def test_a_tied_head_computes_but_owns_nothing():
 
 def test_every_family_has_a_shipped_shape():
     assert {shipped(name).family for name in list_shapes()} == set(FAMILIES)
+
+
+def test_layers_that_differ_are_told_in_order():
+    """DeepSeek-V3's dense layers come first, Llama 4 Maverick's by turns, T5's stacks one after the other."""
+
+    def told(name):
+        return [(len(section.layers), section.repeat) for section in shipped(name).sections if section.block]
+
+    assert told("deepseek-v3") == [(1, 3), (1, 58)]
+    assert told("llama-4-maverick-text") == [(2, 24)]
+    assert told("t5-small") == [(1, 1), (1, 5), (1, 1), (1, 5)]
+    assert told("llama-3.1-8b") == [(1, 32)]
+
+
+def test_a_layer_may_be_larger_than_the_mean():
+    model = shipped("deepseek-v3")
+    assert model.largest_layer_params == 11_507_286_016 > model.layer_params
+    alike = shipped("llama-3.1-8b")
+    assert alike.largest_layer_params == alike.layer_params
+
+
+@pytest.mark.parametrize(
+    ("name", "attentions", "causal", "width"),
+    [
+        ("llama-3.1-8b", 32, 1.0, 4096),
+        ("t5-small", 18, 1 / 3, 512),
+        ("bert-base", 12, 0.0, 768),
+        ("deepseek-v3", 61, 1.0, 128 * 160),
+    ],
+)
+def test_attentions_are_counted_with_what_they_see(name, attentions, causal, width):
+    model = shipped(name)
+    assert (model.attentions, model.causal_share, model.attention_width) == (attentions, causal, width)
+
+
+def test_only_the_token_of_the_class_gets_logits():
+    model = shipped("vit-b-16")
+    assert model.logits_share == 1 / 197
+    assert model.operator("classifier").matmul_params == round(768 * 1000 / 197)

@@ -150,6 +150,8 @@ class Model:
     """Share of those attentions whose tokens see only what comes before them."""
     logits_share: float = 1.0
     """Share of the tokens that get logits."""
+    value_head_dim: int = 0
+    """Width of a head of values, where it is not that of queries and keys."""
 
     def operator(self, name: str) -> Operator:
         """The operator called `name`."""
@@ -180,6 +182,11 @@ class Model:
         return sum(operator.params * operator.count for operator in self.operators if operator.block)
 
     @property
+    def active_block_params(self) -> int:
+        """Parameters of all layers that take part in one token."""
+        return sum(operator.active_params * operator.count for operator in self.operators if operator.block)
+
+    @property
     def layer_params(self) -> int:
         """Parameters of one layer (the mean, where layers differ)."""
         return self.block_params // self.layer_count
@@ -204,6 +211,11 @@ class Model:
     def attentions(self) -> int:
         """Attentions in the model: one for each layer, two where a decoder's layer has two."""
         return self.attention_count or self.layer_count
+
+    @property
+    def attention_width(self) -> float:
+        """Width of all heads: of queries and keys, and of values, on average."""
+        return self.attention_heads * (self.head_dim + (self.value_head_dim or self.head_dim)) / 2
 
     @property
     def widest(self) -> Operator:

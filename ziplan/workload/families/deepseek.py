@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ziplan.units import Precision
 from ziplan.workload.families import build
@@ -45,7 +45,8 @@ def _model(family: str, name: str, fields: Fields) -> Model:
 
     layers = [build.stack(dense_first, *layer(False)), build.stack(size.layers - dense_first, *layer(True))]
     tied, activation = fields.flag("tie_word_embeddings", False), fields.text("hidden_act", "silu")
-    return build.decoder(family, name, fields, size, layers, activation, tied=tied)
+    whole = build.decoder(family, name, fields, size, layers, activation, tied=tied)
+    return replace(whole, value_head_dim=latent.value)
 
 
 def _sizes(fields: Fields) -> tuple[build.Sizes, _Latent]:
@@ -127,7 +128,6 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
 
 def _latent_kept(keep: Keep, model: Model) -> Kept:
     heads, rank = model.attention_heads, model.operator("self_attn.kv_a_layernorm").out_features
-    value = model.operator("self_attn.o_proj").in_features // heads
     ranks = [rank]
     if model.has("self_attn.q_a_layernorm"):
         ranks.append(model.operator("self_attn.q_a_layernorm").out_features)
@@ -135,7 +135,7 @@ def _latent_kept(keep: Keep, model: Model) -> Kept:
     return (
         keep.rms_norm(*ranks)
         + keep.inputs(*ranks)
-        + keep.attention(heads, heads, model.head_dim, value, copies=whole)
+        + keep.attention(heads, heads, model.head_dim, model.value_head_dim, copies=whole)
     )
 
 
