@@ -28,6 +28,7 @@ def measured_bytes_per_token(config, attention, precision, dropout, monkeypatch)
     _set_dropout(settings, dropout, attention)
     _mask_like_a_gpu(torch, monkeypatch)
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     model = hf_kind(config).from_config(settings).to(dtype).train()
     parameters = {tensor.untyped_storage().data_ptr() for tensor in model.parameters()}
     tokens = BATCH * tokens_of(config)

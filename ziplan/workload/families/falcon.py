@@ -81,15 +81,23 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     """One norm's output, or two's, a plain MLP, dropouts; keys and values repeated for all heads.
 
     Two norms side by side have one input. Values keep the fused projection whole, which the
-    modules spread over all heads first.
+    modules spread over all heads first. Only with ALiBi is there dropout inside attention.
     """
     keep, hidden, heads = Keep(precision, attention), model.d_model, model.attention_heads
     side_by_side = not model.has("post_attention_layernorm")
+    with_alibi = model.max_sequence_length is None
     norms = 1 + (model.has("ln_mlp") or not side_by_side)
     return (
         keep.layer_norm(hidden, *[0 if side_by_side else hidden] * (norms - 1))
         + keep.inputs(*[hidden] * (norms - 1))
-        + keep.attention(heads, model.key_value_heads, model.head_dim, dropout=True, copies=3 * hidden)
+        + keep.attention(
+            heads,
+            model.key_value_heads,
+            model.head_dim,
+            dropout=with_alibi,
+            native_softmax=True,
+            copies=3 * hidden,
+        )
         + keep.plain(hidden, model.operator("mlp.dense_h_to_4h").out_features, model.activation_function)
         + keep.masks(hidden, hidden)
     ).bytes
