@@ -8,6 +8,7 @@ from runtimes.toy import toy
 from ziplan.plan import Checkpointing
 from ziplan.runtimes.deepspeed import fetches as coordinator
 from ziplan.runtimes.deepspeed.fetches import Policy, fetches
+from ziplan.workload.load import load_model
 from ziplan.workload.model import Model, Operator
 
 NONE, FULL = int(Checkpointing.NONE), int(Checkpointing.FULL)
@@ -93,8 +94,22 @@ def test_extrapolated_layers_are_as_played_ones(layers, depth, full, how, vocabu
     layer, widest = model.layer_params, max(operator.params for operator in model.operators)
     policy = Policy(depth * layer, max((1 + depth) * layer, widest), 2 * layer * full, PERSISTENT)
     mode = FULL if full else NONE
-    whole = coordinator._play(model, coordinator._visits(model, layers, mode, how), policy)
-    assert fetches(model, mode, how, policy) == whole
+    assert fetches(model, mode, how, policy) == played_whole(model, mode, how, policy)
+
+
+def played_whole(model, mode, how, policy):
+    every = [section.repeat for section in model.sections]
+    return coordinator._play(coordinator._visits(model.sections, every, mode, how), policy)
+
+
+@pytest.mark.parametrize("mode", [NONE, FULL])
+@pytest.mark.parametrize("depth", [0, 1])
+@pytest.mark.parametrize("name", ["t5-base", "deepseek-v2-lite", "llama-4-maverick-text", "bart-large"])
+def test_layers_that_differ_are_extrapolated_section_by_section(name, depth, mode):
+    model = load_model(name)
+    layer = model.largest_layer_params
+    policy = Policy(depth * layer, (1 + depth) * layer, 2 * layer * (mode == FULL), PERSISTENT)
+    assert fetches(model, mode, NON_REENTRANT, policy) == played_whole(model, mode, NON_REENTRANT, policy)
 
 
 @settings(derandomize=True, max_examples=30)

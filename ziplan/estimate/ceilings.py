@@ -64,7 +64,7 @@ def tier_tests(
     )
     forward = apply(
         layer_forward_time,
-        params=float(workload.model.block_params),
+        params=float(workload.model.active_block_params),
         tokens_per_rank=tokens,
         forward_flops_per_param_token=2.0,
         layer_count=float(workload.model.layer_count),
@@ -145,7 +145,7 @@ def limits(
             param_bytes_per_param=PARAM_BYTES,
             tile_buffer_count=TILE_BUFFERS,
             tile_count=GREATEST_TILE_COUNT,
-            operator_bytes_per_token_width=PARAM_BYTES * (1 + _widest_params(model) / model.d_model**2),
+            operator_bytes_per_token_width=PARAM_BYTES * _widest_features(model) / model.d_model,
         ),
         max_params_by_compute=apply(
             max_params_by_compute,
@@ -157,7 +157,7 @@ def limits(
         training_time=apply(
             training_time,
             "at the predicted rate",
-            params=float(model.params),
+            params=float(model.active_params),
             training_tokens=wanted,
             flops_per_param_token=6.0,
             cluster_flops_per_s=achieved_flops_per_s,
@@ -170,4 +170,9 @@ def limits(
 
 def _widest_params(model: Model) -> float:
     """Parameters of the largest matrix of a layer."""
-    return float(max(operator.matmul_params for operator in model.operators if operator.block))
+    return float(max(operator.largest_weight for operator in model.operators if operator.block))
+
+
+def _widest_features(model: Model) -> float:
+    """Values that go into and out of the widest operator of a layer, per token."""
+    return float(max(operator.token_features for operator in model.operators if operator.block))

@@ -54,7 +54,7 @@ def estimate(
     model_flops = derivation.apply(
         step_flops,
         "by the convention of 6 per parameter and token",
-        params=float(workload.model.params),
+        params=float(workload.model.active_params),
         tokens_per_rank=tokens,
         flops_per_param_token=MODEL_FLOPS,
     )

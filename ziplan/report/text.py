@@ -11,7 +11,7 @@ from ziplan.report.figures import Place, interval, kinds_of_inputs, lacking, tig
 from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.page import Block, Paragraph, laid_out
 from ziplan.report.phrases import binding_words, placement_words, plan_words, shown, spread
-from ziplan.report.table import tier_table
+from ziplan.report.tiers import tier_table
 from ziplan.solve.problem import Answer, Change
 from ziplan.units import show
 

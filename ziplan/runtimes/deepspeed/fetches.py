@@ -18,7 +18,7 @@ from math import ceil
 from typing import NamedTuple
 
 from ziplan.plan import Checkpointing
-from ziplan.workload.model import Model, Operator
+from ziplan.workload.model import Model, Operator, Section
 
 PLAYED_LAYERS = 6
 """Layers played beyond those kept or read ahead; the count of the last one is repeated for the others."""
@@ -58,25 +58,31 @@ def fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) -
 
 @lru_cache(maxsize=64)
 def _fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) -> Fetches:
-    layers = min(model.layer_count, PLAYED_LAYERS + _layers_kept(model, policy))
-    played = _play(model, _visits(model, layers, checkpointing, reentrant), policy)
-    if layers == model.layer_count:
-        return played
-    shorter = _play(model, _visits(model, layers - 1, checkpointing, reentrant), policy)
-    more = model.layer_count - layers
-    counts = {
-        name: count + more * (count - shorter.by_operator.get(name, 0.0))
-        for name, count in played.by_operator.items()
-    }
-    elements = played.elements + more * (played.elements - shorter.elements)
+    times = [_played(section, policy) for section in model.sections]
+
+    def play(repeats: Sequence[int]) -> Fetches:
+        return _play(_visits(model.sections, repeats, checkpointing, reentrant), policy)
+
+    played = play(times)
+    counts, elements = dict(played.by_operator), played.elements
+    for place, section in enumerate(model.sections):
+        more = section.repeat - times[place]
+        if not more:
+            continue
+        shorter = play([count - (place == other) for other, count in enumerate(times)])
+        for name, count in played.by_operator.items():
+            counts[name] += more * (count - shorter.by_operator.get(name, 0.0))
+        elements += more * (played.elements - shorter.elements)
     return Fetches(counts, elements, played.peak_live, played.peak_tensors, played.largest_fetch)
 
 
-def _layers_kept(model: Model, policy: Policy) -> int:
-    """Layers that reading ahead or waiting for reuse may keep live."""
+def _played(section: Section, policy: Policy) -> int:
+    """How often a section is played: often enough that one time more is like the time before."""
     ahead = policy.max_live if policy.prefetch_bucket > 0 else 0.0
-    kept = max(ahead, policy.reuse_distance) / max(1, model.layer_params)
-    return ceil(min(kept, model.layer_count))
+    period = sum(operator.params for layer in section.layers for operator in layer)
+    kept = max(ahead, policy.reuse_distance) / max(1, period)
+    beyond = ceil(PLAYED_LAYERS / len(section.layers))
+    return min(section.repeat, beyond + ceil(min(kept, section.repeat)))
 
 
 Tensor = tuple[str, int, int]
@@ -91,42 +97,36 @@ class Visit(NamedTuple):
     left: bool = True
 
 
-def _visits(model: Model, layers: int, checkpointing: int, reentrant: bool) -> list[Visit]:
-    blocks = [operator for operator in model.operators if operator.block]
-    first = model.operators.index(blocks[0])
-    before = [Visit(operator, 0) for operator in model.operators[:first]]
-    after = [Visit(operator, 0) for operator in model.operators[first:] if not operator.block]
-    forward = list(before)
-    for layer in range(layers):
-        forward += _layer(blocks, layer)
-    forward += after
-    backward = after[::-1]
-    for layer in reversed(range(layers)):
-        modules = _layer(blocks, layer)
-        if checkpointing != Checkpointing.FULL:
+def _visits(
+    sections: Sequence[Section], repeats: Sequence[int], checkpointing: int, reentrant: bool
+) -> list[Visit]:
+    """Forward through the sections and back, each played as often as `repeats` says."""
+    copies: Counter[str] = Counter()
+    stretches: list[tuple[bool, list[Visit]]] = []
+    for section, times in zip(sections, repeats, strict=True):
+        stretches += [
+            (section.block, [_next(operator, copies) for operator in layer])
+            for layer in section.layers * times
+        ]
+    forward = [visit for _, modules in stretches for visit in modules]
+    backward: list[Visit] = []
+    for block, modules in reversed(stretches):
+        if not block or checkpointing != Checkpointing.FULL:
             backward += modules[::-1]
         elif reentrant:
             backward += modules + modules[::-1]
         else:
             # Backward reaches the last module first and stays in it while the layer is recomputed.
             backward += [modules[-1]._replace(left=False), *modules, *modules[-2::-1]]
-    return forward + backward + before[::-1]
+    return forward + backward
 
 
-def _layer(blocks: Sequence[Operator], layer: int) -> list[Visit]:
-    return [
-        Visit(operator, layer * per + copy)
-        for operator in blocks
-        for per in (_per_layer(operator, blocks),)
-        for copy in range(per)
-    ]
+def _next(operator: Operator, copies: Counter[str]) -> Visit:
+    copies[operator.name] += 1
+    return Visit(operator, copies[operator.name] - 1)
 
 
-def _per_layer(operator: Operator, blocks: Sequence[Operator]) -> int:
-    return max(1, operator.count // min(o.count for o in blocks))
-
-
-def _play(model: Model, order: Sequence[Visit], policy: Policy) -> Fetches:
+def _play(order: Sequence[Visit], policy: Policy) -> Fetches:
     coordinator = _Coordinator(order, policy)
     for step in range(len(order)):
         coordinator.visit(step)

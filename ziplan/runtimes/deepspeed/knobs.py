@@ -60,7 +60,7 @@ def knobs(model: Model, plan: Plan, nvme: str | None) -> Knobs:
     """DeepSpeed's settings for a plan; `nvme` is the machine's NVMe tier, if any."""
     on_nvme = where(on_medium(plan.placement.params, nvme) > 0, 1.0, 0.0)
     depth = plan.prefetch_depth * (1 - on_nvme)
-    layer, largest = float(model.layer_params), float(largest_module(model))
+    layer, largest = float(model.largest_layer_params), float(largest_module(model))
     return Knobs(
         prefetch_bucket=depth * layer,
         max_live=maximum((1 + depth) * layer, largest),

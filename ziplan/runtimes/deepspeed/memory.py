@@ -225,9 +225,8 @@ def _gpu_activations(book: Ledger, f: Facts) -> None:
         for whole, score in zip(none, scores, strict=True)
     ]
     book.add("recomputed layer", f.gpu, ("backward",), again[1], low=again[0], knob=knob)
-    widest = float(
-        max(o.in_features + o.out_features for o in model.operators if o.block and o.kind == "linear")
-    )
+    wide = [o.token_features for o in model.operators if o.block and o.kind in ("linear", "experts")]
+    widest = float(max(wide))
     flowing = apply(
         activation_bytes,
         "gradients of activations in flight",
@@ -251,7 +250,7 @@ def _logits(book: Ledger, f: Facts) -> None:
             logits_bytes,
             "logits and loss",
             tokens_per_rank=f.tokens,
-            vocab_size=float(f.workload.model.vocab_size),
+            vocab_size=f.workload.model.logits_share * float(f.workload.model.vocab_size),
             logit_bytes_per_token=per_token,
         )
         for per_token in (*LOGIT_BYTES, f.element)

@@ -69,9 +69,10 @@ def swapped_in(model: Model, played: Fetches, dp_degree: float, param_bytes: flo
     """Elements of this rank's shards that one micro-step reads from NVMe."""
     read = 0.0
     for operator in model.operators:
-        weight = operator.tensors[0] if operator.tensors else 0
-        shard = part(weight, dp_degree)
-        read += played.by_operator.get(operator.name, 0.0) * shard * swaps_params(shard, param_bytes)
+        fetched = played.by_operator.get(operator.name, 0.0)
+        for elements in operator.tensors:
+            shard = part(elements, dp_degree)
+            read += fetched * shard * swaps_params(shard, param_bytes)
     return read
 
 
@@ -90,16 +91,10 @@ def sub_group_count(model: Model, dp_degree: float, sub_group_params: float) -> 
 
 
 def _in_module_order(model: Model) -> Iterator[int]:
-    blocks = [operator for operator in model.operators if operator.block]
-    first = model.operators.index(blocks[0])
-    layer = [elements for operator in blocks for elements in operator.tensors]
-    for operator in model.operators[:first]:
-        yield from operator.tensors
-    for _ in range(model.layer_count):
-        yield from layer
-    for operator in model.operators[first:]:
-        if not operator.block:
-            yield from operator.tensors
+    for section in model.sections:
+        once = [elements for layer in section.layers for operator in layer for elements in operator.tensors]
+        for _ in range(section.repeat):
+            yield from once
 
 
 @lru_cache(maxsize=256)

@@ -44,32 +44,27 @@ def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: 
 
 
 def _flops(f: Facts) -> float:
-    """FLOPs of one micro-step on one GPU, recomputation included."""
+    """FLOPs of one micro-step on one GPU; full checkpointing runs the layers forward once more (2 of 6)."""
     model, training = f.workload.model, f.workload.training
     matrices = f.derivation.apply(
         step_flops,
         "matrix products of one micro-step",
-        params=float(model.matmul_params) + f.full * _recomputed(f) / 3,
+        params=float(model.matmul_params) + f.full * float(model.block_matmul_params) / 3,
         tokens_per_rank=f.tokens,
         flops_per_param_token=SWEEPS["forward"] + SWEEPS["backward"],
     )
     attention = f.derivation.apply(
         attention_flops,
         "attention scores and values of one micro-step",
-        layer_count=float(model.layer_count),
+        layer_count=float(model.attentions),
         sequence_length=float(training.sequence_length),
-        attention_width=float(model.attention_heads * model.head_dim),
-        computed_share=COMPUTED_SHARE[training.attention],
+        attention_width=float(model.attention_width),
+        computed_share=COMPUTED_SHARE[training.attention] * model.causal_share + (1 - model.causal_share),
         attention_passes=3.0 + f.full + f.selective,
         flops_per_token_pair=4.0,
         tokens_per_rank=f.tokens,
     )
     return matrices + attention
-
-
-def _recomputed(f: Facts) -> float:
-    """Matrix parameters of the layers: what full checkpointing runs forward once more (2 of 6 FLOPs)."""
-    return float(sum(o.matmul_params * o.count for o in f.workload.model.operators if o.block))
 
 
 def _micro_step(f: Facts) -> Segment:

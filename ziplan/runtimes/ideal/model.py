@@ -100,7 +100,7 @@ def _working_set(
         logits_bytes,
         "logits and loss",
         tokens_per_rank=tokens,
-        vocab_size=float(model.vocab_size),
+        vocab_size=model.logits_share * float(model.vocab_size),
         logit_bytes_per_token=LOGIT_BYTES,
     )
     book.add("logits and loss", hbm, ("forward",), logits, knob="micro_batch_size, sequence_length")
@@ -168,11 +168,12 @@ def _flops(derivation: Derivation, workload: Workload, plan: Plan) -> float:
     attention = derivation.apply(
         attention_flops,
         "attention in one micro-step",
-        layer_count=float(model.layer_count),
+        layer_count=float(model.attentions),
         tokens_per_rank=tokens,
         sequence_length=float(training.sequence_length),
-        attention_width=float(model.attention_heads * model.head_dim),
-        computed_share=0.5 if training.attention == "flash" else 1.0,
+        attention_width=float(model.attention_width),
+        computed_share=(0.5 if training.attention == "flash" else 1.0) * model.causal_share
+        + (1 - model.causal_share),
         attention_passes=3.0 + maximum(recomputed, _mode(plan, Checkpointing.SELECTIVE)),
         flops_per_token_pair=4.0,
     )
