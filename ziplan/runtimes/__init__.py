@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from ziplan.runtimes import deepspeed, ideal
+from ziplan.runtimes import deepspeed, fsdp, ideal
 from ziplan.runtimes.runtime import Runtime
 
 RUNTIMES: dict[str, Runtime] = {
     "deepspeed": cast(Runtime, deepspeed),
+    "fsdp": cast(Runtime, fsdp),
     "ideal": cast(Runtime, ideal),
 }
 """Every runtime by name."""

@@ -1,0 +1,29 @@
+"""PyTorch's FSDP2 (`fully_shard`), with and without CPU offload, as its source does it.
+
+What is true of the version named here was read from `torch/distributed/fsdp/_fully_shard` and
+met by running it.
+"""
+
+from ziplan.runtimes.fsdp.config import emit
+from ziplan.runtimes.fsdp.memory import ledger
+from ziplan.runtimes.fsdp.space import axes, refusals, settle
+from ziplan.runtimes.fsdp.traffic import program
+
+NAME = "fsdp"
+VERSION = "2.13"
+
+SWAP_LIMIT: float | None = None
+SWAP_LIMIT_SOURCE = "FSDP2 has no NVMe offload"
+
+__all__ = [
+    "NAME",
+    "SWAP_LIMIT",
+    "SWAP_LIMIT_SOURCE",
+    "VERSION",
+    "axes",
+    "emit",
+    "ledger",
+    "program",
+    "refusals",
+    "settle",
+]

@@ -1,0 +1,89 @@
+"""The files that make FSDP2 run a plan: a config of accelerate's, and the same as Python. Never "auto"."""
+
+from __future__ import annotations
+
+from ziplan.errors import CannotEmit
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.law import Derivation
+from ziplan.plan import Checkpointing, Plan
+from ziplan.runtimes.fsdp.facts import Facts
+from ziplan.runtimes.fsdp.snippet import setup_module
+from ziplan.runtimes.fsdp.space import refusals
+from ziplan.workload.training import Workload
+
+MIXED = {"fp32": "no", "fp16": "fp16", "bf16": "bf16"}
+"""accelerate's names of precisions."""
+
+
+def emit(cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = "") -> dict[str, str]:
+    """`fsdp_setup.py`, which does exactly what was planned, `accelerate_config.yaml` and `launch.sh`."""
+    reasons = refusals(cluster, workload, plan)
+    if reasons:
+        raise CannotEmit("FSDP2 cannot run this plan: " + "; ".join(reasons))
+    facts = Facts(Derivation(record=False), cluster, workload, plan)
+    return {
+        "fsdp_setup.py": setup_module(facts),
+        "accelerate_config.yaml": _accelerate(facts),
+        "launch.sh": _launch(facts),
+    }
+
+
+def _accelerate(f: Facts) -> str:
+    nodes, recomputes = f.cluster.nodes, f.plan.activation_checkpointing == Checkpointing.FULL
+    return "\n".join(
+        [
+            "# For trainers that leave sharding to accelerate. It shards the token embedding by itself and",
+            "# reshards the root after forward: both are gathered once more than by fsdp_setup.py.",
+            f"# Per rank and micro-step: {int(f.plan.micro_batch_size)} sequences; "
+            f"gradient_accumulation_steps: {int(f.plan.accumulation_steps)}.",
+            "compute_environment: LOCAL_MACHINE",
+            "debug: false",
+            "distributed_type: FSDP",
+            "downcast_bf16: 'no'",
+            "fsdp_config:",
+            f"  fsdp_activation_checkpointing: {_yes(recomputes)}",
+            "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
+            "  fsdp_cpu_ram_efficient_loading: true",
+            f"  fsdp_offload_params: {_yes(bool(f.offloaded))}",
+            "  fsdp_reshard_after_forward: true",
+            "  fsdp_state_dict_type: SHARDED_STATE_DICT",
+            "  fsdp_version: 2",
+            "machine_rank: 0",
+            "main_training_function: main",
+            f"mixed_precision: '{MIXED[f.workload.precision]}'",
+            f"num_machines: {nodes}",
+            f"num_processes: {int(f.plan.dp_degree)}",
+            "rdzv_backend: " + ("c10d" if nodes > 1 else "static"),
+            "same_network: true",
+            "use_cpu: false",
+            "",
+        ]
+    )
+
+
+def _yes(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _launch(f: Facts) -> str:
+    ranks, node = int(f.ranks), f.cluster.node
+    where_to = f"--nproc_per_node {ranks}"
+    where_to = (
+        f"--nnodes {f.cluster.nodes} --rdzv_backend c10d --rdzv_endpoint $HEAD_NODE:29500 {where_to}"
+        if f.cluster.nodes > 1
+        else f"--standalone {where_to}"
+    )
+    settings = ["PYTORCH_ALLOC_CONF=expandable_segments:True,pinned_max_round_threshold_mb:1"]
+    if f.offloaded and node.cpu.cores:
+        settings.append(f"OMP_NUM_THREADS={max(1, node.cpu.cores // ranks)}")
+    return "\n".join(
+        [
+            "#!/usr/bin/env bash",
+            "# train.py calls fsdp_setup.setup(model). With accelerate instead:",
+            "# accelerate launch --config_file accelerate_config.yaml train.py",
+            "# Pinned memory above 1 MB at its exact size: PyTorch rounds up to a power of two otherwise.",
+            *(f"export {setting}" for setting in settings),
+            f"torchrun {where_to} train.py",
+            "",
+        ]
+    )

@@ -1,0 +1,105 @@
+"""`fsdp_setup.py`: the plan as a few lines of PyTorch that a training script imports."""
+
+from __future__ import annotations
+
+from ziplan.plan import Checkpointing
+from ziplan.runtimes.fsdp.facts import Facts
+
+DTYPES = {"fp32": "None", "fp16": "torch.float16", "bf16": "torch.bfloat16"}
+
+TEMPLATE = '''"""Shard a model with PyTorch FSDP2 as planned. Made for torch 2.13.
+
+    torch.cuda.set_device(local_rank)
+    torch.distributed.init_process_group(fsdp_setup.BACKEND)
+    optimizer = fsdp_setup.setup(model)
+    for micro_batch in range(fsdp_setup.ACCUMULATION_STEPS): loss.backward()
+    optimizer.step(); optimizer.zero_grad()
+
+`model` has its parameters in fp32: whole on every rank, or whole on rank 0 (given as `weights`, its
+state dict) and on the meta device everywhere, with buffers in memory (`accelerate.init_empty_weights`
+makes it so). Divide the loss by ACCUMULATION_STEPS; gradients are reduced in every micro-step.
+"""
+
+import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+
+MICRO_BATCH_SIZE = @micro_batch_size@
+ACCUMULATION_STEPS = @accumulation_steps@
+BACKEND = "cpu:gloo,cuda:nccl"  # gradients on the host are clipped over gloo
+
+DTYPE = @dtype@@scaler@
+RECOMPUTE_LAYERS = @recompute@
+OFFLOAD = @offload@
+
+
+def layers(model):
+    """The modules that repeat: what Hugging Face never splits."""
+    names = set(model._no_split_modules)
+    return [module for module in model.modules() if type(module).__name__ in names]
+
+
+def setup(model, weights=None):
+    """Shard `model` in place, one group a layer and one for the rest; returns its optimizer."""
+    repeated = layers(model)
+    if RECOMPUTE_LAYERS:
+        model.config.use_cache = False  # keys and values would be cached twice
+        chosen = {id(layer) for layer in repeated}
+        apply_activation_checkpointing(model, check_fn=lambda module: id(module) in chosen)
+        repeated = [module for module in model.modules() if id(getattr(module, CHECKPOINTED, None)) in chosen]
+    sharding = {
+        "mp_policy": MixedPrecisionPolicy(param_dtype=DTYPE, reduce_dtype=DTYPE),
+        "offload_policy": CPUOffloadPolicy(pin_memory=True) if OFFLOAD else OffloadPolicy(),
+    }
+    for layer in repeated:
+        fully_shard(layer, reshard_after_forward=True, **sharding)
+    fully_shard(model, **sharding)  # the root stays gathered from forward to backward
+    load(model, weights)
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=@lr@,
+        betas=(@beta1@, @beta2@),
+        eps=@eps@,
+        weight_decay=@weight_decay@,
+        fused=True,
+    )
+
+
+CHECKPOINTED = "_checkpoint_wrapped_module"
+
+
+def load(model, weights):
+    """Give parameters on the meta device memory, and the values that rank 0 has."""
+    if not any(parameter.is_meta for parameter in model.parameters()):
+        return
+    home = None if OFFLOAD else torch.accelerator.current_accelerator()
+    home = home or torch.device("cpu")
+    model._apply(lambda tensor: torch.empty_like(tensor, device=home) if tensor.is_meta else tensor)
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True, strict=False)
+    set_model_state_dict(model, weights or {}, options=options)
+'''
+
+SCALER = "  # scale the loss with torch.amp.GradScaler"
+
+
+def setup_module(f: Facts) -> str:
+    """The module's text."""
+    adam = f.workload.training.optimizer
+    values = {
+        "micro_batch_size": int(f.plan.micro_batch_size),
+        "accumulation_steps": int(f.plan.accumulation_steps),
+        "dtype": DTYPES[f.workload.precision],
+        "scaler": SCALER if f.workload.precision == "fp16" else "",
+        "recompute": f.plan.activation_checkpointing == Checkpointing.FULL,
+        "offload": bool(f.offloaded),
+        "lr": adam.learning_rate,
+        "beta1": adam.beta1,
+        "beta2": adam.beta2,
+        "eps": adam.epsilon,
+        "weight_decay": adam.weight_decay,
+    }
+    text = TEMPLATE
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", str(value))
+    return text

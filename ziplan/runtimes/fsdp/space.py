@@ -1,0 +1,75 @@
+"""What FSDP2 can be asked to do: the search space, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.law import Derivation
+from ziplan.plan import Checkpointing, Placement, Plan
+from ziplan.runtimes.fsdp.facts import Facts
+from ziplan.runtimes.runtime import Axis
+from ziplan.workload.training import Workload
+
+
+def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Sequence[Axis]:
+    """All state on the GPU or all of it on the host; layers recomputed or not."""
+    facts = Facts(Derivation(record=False), cluster, workload, Plan(dp_degree=1.0))
+    fixed = workload.training.activation_checkpointing
+    modes = ("none", "full") if fixed == "auto" else (fixed,)
+    homes = [facts.gpu, *([facts.host] if facts.host else [])]
+    return (
+        Axis("placement", tuple(_choice(home, facts.gpu) for home in homes)),
+        Axis(
+            "checkpointing", tuple({"activation_checkpointing": float(Checkpointing.named(m))} for m in modes)
+        ),
+    )
+
+
+def _choice(home: str, gpu: str) -> Mapping[str, Any]:
+    """`CPUOffloadPolicy` takes parameters, gradients and optimizer state together, or none."""
+    return {"zero_stage": 3.0, "placement": Placement({home: 1.0}, {home: 1.0}, {home: 1.0}, {gpu: 1.0})}
+
+
+def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
+    """FSDP2 always gathers one group ahead, and swaps nothing."""
+    return replace(plan, prefetch_depth=1.0, param_buffer_count=0.0, optimizer_buffer_count=0.0)
+
+
+def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
+    """Why FSDP2 cannot run this plan, or why what is written here does not."""
+    facts = Facts(Derivation(record=False), cluster, workload, plan)
+    reasons = []
+    if plan.zero_stage != 3:
+        reasons.append(
+            "fully_shard divides parameters, gradients and optimizer state together: zero_stage 3 only"
+        )
+    if plan.tp_degree != 1 or plan.pp_degree != 1:
+        reasons.append("tensor and pipeline parallelism are not part of this runtime: use degree 1")
+    if plan.prefetch_depth != 1:
+        reasons.append("FSDP2 gathers one group ahead, no more and no less: prefetch_depth 1 only")
+    if plan.tile_count != 1:
+        reasons.append("FSDP2 has no tiling: tile_count 1 only")
+    if plan.param_buffer_count or plan.optimizer_buffer_count:
+        reasons.append("FSDP2 has no swap buffers: buffer counts of 0 only")
+    if plan.activation_checkpointing == Checkpointing.SELECTIVE:
+        reasons.append("the checkpoint wrapper recomputes whole modules: use none or full")
+    return reasons + _misplaced(facts)
+
+
+def _misplaced(f: Facts) -> list[str]:
+    """What lives where FSDP2 cannot put it."""
+    placement, reasons = f.plan.placement, []
+    states = [placement.params, placement.grads, placement.optimizer]
+    held = [{tier: share for tier, share in state.items() if share} for state in states]
+    if any(f.cluster.node.tiers[tier].medium == "nvme" for state in held for tier in state):
+        reasons.append("FSDP2 has no NVMe offload: hbm or dram only")
+    if not held[0] == held[1] == held[2] or len(held[0]) != 1:
+        reasons.append(
+            "CPUOffloadPolicy takes parameters, gradients and optimizer state together: one tier for all"
+        )
+    if any(share for tier, share in placement.checkpoints.items() if tier != f.gpu):
+        reasons.append("activation checkpoints stay on the GPU")
+    return reasons

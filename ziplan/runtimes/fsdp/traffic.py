@@ -1,0 +1,205 @@
+"""FSDP2's step: what moves, what computes, and what of it overlaps.
+
+- The gather of the root's group and of the first layer stand before forward, the reduction of
+  the root's gradients after backward (`_fsdp_state.py:_root_pre_forward`,
+  `_root_post_backward_final_callback`): they hide behind nothing.
+- Every other gather runs one layer ahead on a stream of its own, beside its copy from the host;
+  in backward a gather waits for the copy of the same layer.
+- Gathers and reduce-scatters share one communicator, and take turns.
+- Gradient shards are copied to the host in the stream that reduces. Where they are added to those
+  of an earlier micro-step, the process waits for the copy and adds on the CPU: nothing overlaps.
+- The optimizer's pass overlaps with nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.counts import attention_flops, step_flops
+from ziplan.laws.law import Derivation
+from ziplan.plan import Plan
+from ziplan.runtimes.fsdp import laws
+from ziplan.runtimes.fsdp.facts import FP32_BYTES, Facts
+from ziplan.runtimes.runtime import Demand, Segment
+from ziplan.workload.training import Workload
+
+SKIPPED_SHARE = {"flash": 0.5, "eager": 0.0}
+"""Share of a causal score matrix that attention does not compute: flash kernels skip the masked half."""
+
+SWEEPS = {"forward": 2.0, "backward": 4.0}
+"""FLOPs per parameter and token of each sweep."""
+
+ADAM_BYTES = 28.0
+"""Bytes that fused AdamW moves per parameter: reads gradient, parameter and moments, writes all but one."""
+
+ADDED_BYTES = 12.0
+"""Bytes that adding a gradient moves per parameter: two are read, one is written."""
+
+
+def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Sequence[Segment]:
+    """The segments of one step, in order."""
+    facts = Facts(derivation, cluster, workload, plan)
+    return (_micro_step(facts), _optimizer_step(facts))
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """The demands of moving so many padded elements, each where it has its stream."""
+
+    facts: Facts
+
+    def gather(self, label: str, params: float, loads: float = 1.0) -> Demand:
+        f = self.facts
+        amount = f.derivation.apply(
+            laws.all_gathered_bytes,
+            label,
+            padded_params=params,
+            param_loads=loads,
+            param_bytes_per_param=f.element,
+            dp_degree=f.plan.dp_degree,
+        )
+        return Demand("gather", "gather", amount)
+
+    def reduce(self, label: str, params: float) -> Demand:
+        f = self.facts
+        amount = f.derivation.apply(
+            laws.reduce_scattered_bytes,
+            label,
+            padded_params=params,
+            grad_bytes_per_param=f.element,
+            dp_degree=f.plan.dp_degree,
+        )
+        return Demand("gradient reduce", "gather", amount)
+
+    def copy_in(self, label: str, params: float, loads: float = 1.0) -> list[Demand]:
+        return self._copy("parameter copy", "read", label, params, loads)
+
+    def copy_out(self, label: str, params: float, share: float) -> list[Demand]:
+        return self._copy("gradient copy", "write", label, params, share)
+
+    def _copy(self, term: str, direction: str, label: str, params: float, loads: float) -> list[Demand]:
+        f = self.facts
+        if not f.host:
+            return []
+        amount = f.derivation.apply(
+            laws.offload_copy_bytes,
+            label,
+            padded_params=params,
+            param_loads=loads,
+            fp32_bytes_per_param=FP32_BYTES,
+            dp_degree=f.plan.dp_degree,
+            share=f.offloaded,
+        )
+        return [Demand(term, f"{f.host}.{direction}", amount)]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Padded elements by when they move."""
+
+    facts: Facts
+
+    @cached_property
+    def first(self) -> float:
+        """Gathered before anything computes: the root's group and a layer."""
+        return self.facts.groups.root + self.facts.groups.layers / self.facts.workload.model.layer_count
+
+    @cached_property
+    def forward(self) -> float:
+        """Gathered beside forward: the other layers."""
+        return self.facts.groups.all - self.first
+
+
+def _micro_step(f: Facts) -> Segment:
+    moves, parts = _Moves(f), _Parts(f)
+    root, layers = f.groups.root, f.groups.layers
+    before = [*moves.copy_in("first groups copied to the GPU", parts.first)]
+    before.append(moves.gather("first groups gathered", parts.first))
+    alone = 1 - f.accumulating
+    after = [
+        moves.reduce("gradients of the root's group", root),
+        *moves.copy_out("gradients of the root's group to the host", root, alone),
+    ]
+    copies = moves.copy_in("layers copied to the GPU in forward", parts.forward)
+    again = moves.copy_in("layers copied to the GPU again in backward", layers)
+    gathered = moves.gather("layers gathered in forward", parts.forward)
+    gathered_again = moves.gather("layers gathered again in backward", layers)
+    reduced = moves.reduce("gradients of the layers", layers)
+    down = moves.copy_out("gradients of the layers to the host", layers, alone)
+    chains = (
+        [Demand("compute", "gpu", _flops(f))],
+        [*copies, *again, gathered_again],
+        [gathered, gathered_again, reduced],
+        [reduced, *down],
+    )
+    waiting = [*_added(f, moves)]
+    return Segment(
+        "micro-step",
+        f.plan.accumulation_steps,
+        tuple((*before, *chain, *after, *waiting) for chain in chains),
+    )
+
+
+def _added(f: Facts, moves: _Moves) -> list[Demand]:
+    """Gradients copied and added on the host while everything waits, in every micro-step but the first."""
+    if not f.host:
+        return []
+    added = f.derivation.apply(
+        laws.accumulated_params,
+        "gradients added on the host",
+        padded_params=f.groups.all,
+        dp_degree=f.plan.dp_degree,
+        accumulation_steps=f.plan.accumulation_steps,
+        added_bytes_per_param=ADDED_BYTES,
+        optimizer_bytes_per_param=ADAM_BYTES,
+        share=f.offloaded,
+        ranks_per_instance=f.ranks,
+    )
+    copied = moves.copy_out("gradients copied before they are added", f.groups.all, f.accumulating)
+    return [*copied, Demand("gradient accumulation", "cpu_optimizer", added)]
+
+
+def _optimizer_step(f: Facts) -> Segment:
+    on_gpu = f.derivation.apply(
+        laws.adam_pass_bytes,
+        "AdamW on the GPU",
+        padded_params=f.groups.all,
+        optimizer_bytes_per_param=ADAM_BYTES,
+        dp_degree=f.plan.dp_degree,
+        share=1 - f.offloaded,
+    )
+    updated = f.offloaded * f.groups.all / f.plan.dp_degree * f.ranks
+    demands = (
+        Demand("GPU optimizer", f"{f.gpu}.read", on_gpu),
+        Demand("CPU optimizer", "cpu_optimizer", updated),
+    )
+    return Segment("optimizer step", 1.0, (demands,))
+
+
+def _flops(f: Facts) -> float:
+    """FLOPs of one micro-step on one GPU, recomputation included."""
+    model, training = f.workload.model, f.workload.training
+    recomputed = f.full * float(model.block_matmul_params)
+    share = SWEEPS["forward"] / (SWEEPS["forward"] + SWEEPS["backward"])
+    matrices = f.derivation.apply(
+        step_flops,
+        "matrix products of one micro-step",
+        params=float(model.matmul_params) + share * recomputed,
+        tokens_per_rank=f.tokens,
+        flops_per_param_token=SWEEPS["forward"] + SWEEPS["backward"],
+    )
+    attention = f.derivation.apply(
+        attention_flops,
+        "attention scores and values of one micro-step",
+        layer_count=float(model.attentions),
+        tokens_per_rank=f.tokens,
+        sequence_length=float(training.sequence_length),
+        attention_width=float(model.attention_heads * model.head_dim),
+        computed_share=1 - SKIPPED_SHARE[training.attention] * model.causal_share,
+        attention_passes=3.0 + f.full + f.selective,
+        flops_per_token_pair=4.0,
+    )
+    return matrices + attention
