@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import cast
 
-from ziplan.runtimes import deepspeed, fsdp, ideal
 from ziplan.runtimes.runtime import Runtime
 
-RUNTIMES: dict[str, Runtime] = {
-    "deepspeed": cast(Runtime, deepspeed),
-    "fsdp": cast(Runtime, fsdp),
-    "ideal": cast(Runtime, ideal),
+FOLDERS = {
+    "deepspeed": "ziplan.runtimes.deepspeed",
+    "fsdp": "ziplan.runtimes.fsdp",
+    "ideal": "ziplan.runtimes.ideal",
 }
+"""Name to folder; a runtime is imported when it is asked for."""
+
+
+class _Runtimes(Mapping[str, Runtime]):
+    """Every runtime by name."""
+
+    def __getitem__(self, name: str) -> Runtime:
+        return cast(Runtime, import_module(FOLDERS[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(FOLDERS)
+
+    def __len__(self) -> int:
+        return len(FOLDERS)
+
+
+RUNTIMES: Mapping[str, Runtime] = _Runtimes()
 """Every runtime by name."""
