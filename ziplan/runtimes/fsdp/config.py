@@ -32,8 +32,8 @@ def _accelerate(f: Facts) -> str:
     nodes, recomputes = f.cluster.nodes, f.plan.activation_checkpointing == Checkpointing.FULL
     return "\n".join(
         [
-            "# For trainers that leave sharding to accelerate. It makes a group of the token embedding alone,",
-            "# unless the head shares it, which is gathered once more a micro-step than by fsdp_setup.py.",
+            "# For trainers that leave sharding to accelerate. It groups the token embedding by itself, and",
+            "# unless the head shares it gathers it once more a micro-step than fsdp_setup.py does.",
             f"# Per rank and micro-step: {int(f.plan.micro_batch_size)} sequences; "
             f"gradient_accumulation_steps: {int(f.plan.accumulation_steps)}.",
             "compute_environment: LOCAL_MACHINE",
