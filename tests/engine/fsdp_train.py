@@ -13,12 +13,15 @@ import importlib.util
 import json
 import os
 import sys
+import weakref
 from collections import Counter
 from pathlib import Path
 
 import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives as collectives
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group as param_group
 from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
+from torch.utils._python_dispatch import TorchDispatchMode
 
 STEPS = 3
 
@@ -60,6 +63,55 @@ class Meter:
 
         torch.Tensor.pin_memory = pin
         torch.Tensor.is_pinned = lambda tensor: tensor.untyped_storage().data_ptr() in self.pinned
+
+
+class Watch(TorchDispatchMode):
+    """The most bytes of FSDP2's working memory that stand at once, looked at after every operation."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.params = [param for group in all_groups(model) for param in group.fsdp_params]
+        comms = (collectives.DefaultAllGather, collectives.DefaultReduceScatter)
+        self.buffers = {comm: weakref.WeakSet() for comm in comms}
+        self.peak, self.reducing = Counter(), []
+        reduce = param_group.foreach_reduce
+
+        def reducing(params, gradients, *arguments):
+            self.reducing = gradients  # emptied once they are copied
+            return reduce(params, gradients, *arguments)
+
+        param_group.foreach_reduce = reducing
+        original = collectives.DefaultAllocMixin.allocate
+
+        def kept(comm, *arguments, **options):
+            buffer = original(comm, *arguments, **options)
+            self.buffers[type(comm)].add(buffer)
+            return buffer
+
+        collectives.DefaultAllocMixin.allocate = kept
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        result = function(*arguments, **(options or {}))
+        unsharded = [getattr(param, "_unsharded_param", None) for param in self.params]
+        gathered, reduced = (stored(buffers) for buffers in self.buffers.values())
+        now = {
+            "gathered parameters": stored(t for param in self.params for t in param.all_gather_outputs),
+            "gather buffers": gathered,
+            "gradients before they are reduced": reduced
+            + stored(self.reducing)
+            + sum(p.grad.nbytes for p in unsharded if p is not None and p.grad is not None),
+        }
+        now["all"] = sum(now.values())
+        self.peak |= Counter(now)
+        return result
+
+
+def stored(tensors):
+    return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+
+
+def all_groups(model):
+    return [group for module in model.modules() for group in sharded_groups(module)]
 
 
 def join(job):
@@ -105,7 +157,7 @@ def parameters_on_meta():
 
 def held(model, optimizer):
     """Bytes of one rank's state."""
-    groups = [g for module in model.modules() for g in sharded_groups(module)]
+    groups = all_groups(model)
     params = [param for group in groups for param in group.fsdp_params]
     moments = [state[name] for state in optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")]
     grads = [p.grad for p in model.parameters() if p.grad is not None]
@@ -144,9 +196,11 @@ def run(job):
     optimizer = setup.setup(model, weights)
     batches = torch.Generator().manual_seed(1)
     steps = [train_step(job, setup, model, optimizer, meter, batches) for _ in range(STEPS)]
+    with Watch(model) as watch:
+        train_step(job, setup, model, optimizer, meter, batches)
     live = {param.data_ptr() for param in (p._local_tensor for p in model.parameters())}
     pinned = sum(t.untyped_storage().nbytes() for pointer, t in meter.pinned.items() if pointer in live)
-    return {"elements": elements, "steps": steps, "pinned": pinned}
+    return {"elements": elements, "steps": steps, "pinned": pinned, "peak": dict(watch.peak)}
 
 
 def main():

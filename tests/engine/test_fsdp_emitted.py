@@ -147,6 +147,20 @@ def test_weights_spread_from_rank_0_train_as_those_whole_on_each(tmp_path):
     assert all(5 < loss < 6 for loss in losses[0])  # ln(250) = 5.5
 
 
+@pytest.mark.parametrize("vocabulary", [250, 2000])
+def test_working_memory_peaks_within_its_lines(tmp_path, vocabulary):
+    """Gathered parameters exactly; flat buffers and whole gradients, one by one and together, in range."""
+    shape = {**SHAPE, "vocab_size": vocabulary}
+    case = Case(tmp_path, 8, simulated=True, shape=shape, activation_checkpointing=Checkpointing.FULL)
+    peak = case.done[0]["peak"]
+    names = [name for name in peak if name != "all"]
+    lines = [line for line in case.predicted.ledger.lines if line.name in names]
+    assert peak["gathered parameters"] == case.line("hbm", "gathered parameters")
+    for line in lines:
+        assert line.low <= peak[line.name] <= line.high
+    assert sum(line.low for line in lines) <= peak["all"] <= sum(line.high for line in lines)
+
+
 def test_tied_embeddings_are_gathered_once(tmp_path):
     check(Case(tmp_path, 2, "hbm", shape={**SHAPE, "tie_word_embeddings": True}), "hbm")
 

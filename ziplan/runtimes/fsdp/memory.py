@@ -103,7 +103,7 @@ def _gathered(book: Ledger, f: Facts) -> None:
 
 def _unreduced(book: Ledger, f: Facts) -> None:
     groups = f.groups
-    gone = 2 * groups.layer
+    gone = groups.root + 2 * groups.layer  # all that the other two lines count is resharded by then
     low, high = (
         f.derivation.apply(
             laws.unreduced_grad_bytes,
