@@ -10,7 +10,7 @@ import typer
 from ziplan.cli import options
 from ziplan.cli.inputs import Request, answer_to, training_settings
 from ziplan.cli.output import save, save_all, show, warn, width, write
-from ziplan.errors import CannotEmit, ExitCode
+from ziplan.errors import BadInput, CannotEmit, ExitCode
 
 if TYPE_CHECKING:
     from ziplan.report.text import Written
@@ -43,6 +43,8 @@ def fit(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write the runtime's files and plan.yaml to DIR."),
     ] = None,
+    trainer: options.TrainerOption = options.Trainer.NONE,
+    nvme_path: options.NvmePathOption = None,
     on_tight: Annotated[
         options.Outcome, typer.Option("--on-tight", help="What a tight fit counts as.")
     ] = options.Outcome.PASS,
@@ -55,6 +57,7 @@ def fit(
 
     The answer is the best plan that fits, or the one nearest to fitting and what would make it fit.
     """
+    emitting = _emitting(trainer, nvme_path)
     training = training_settings(
         sequence_length=sequence_length,
         global_batch_size=global_batch_size,
@@ -68,7 +71,7 @@ def fit(
     request = Request(model, cluster, runtime, tuple(set or ()), training, objective.value, allow_tiling)
     as_json = json or format is options.Format.JSON
     answer = answer_to(request, with_alternatives=as_json or explain)
-    files, written = _files(answer, out)
+    files, written = _files(answer, out, emitting)
     if answer.best.verdict == "tight" and on_tight is options.Outcome.PASS:
         warn("a tight fit: the low end of the need is there, the high end is not")
     _deliver(answer, files, written, as_json, explain, output)
@@ -84,7 +87,15 @@ def exit_code(verdict: str, on_tight: options.Outcome, on_unknown: options.Outco
     return ExitCode.OK
 
 
-def _files(answer: Answer, out: Path | None) -> tuple[dict[str, str], Written]:
+def _emitting(trainer: options.Trainer, nvme_path: str | None) -> dict[str, str]:
+    """What the runtime's emitter is told beyond its defaults."""
+    if nvme_path is not None and not nvme_path.strip():
+        raise BadInput.of("--nvme-path is empty", help="for example --nvme-path /local_nvme")
+    asked = {} if trainer is options.Trainer.NONE else {"trainer": trainer.value}
+    return asked if nvme_path is None else {**asked, "nvme_path": nvme_path}
+
+
+def _files(answer: Answer, out: Path | None, emitting: dict[str, str]) -> tuple[dict[str, str], Written]:
     """The files that run the plan, and what became of them."""
     from ziplan.report.plan_file import plan_yaml
     from ziplan.report.text import Written
@@ -93,7 +104,7 @@ def _files(answer: Answer, out: Path | None) -> tuple[dict[str, str], Written]:
     if best.verdict == "does_not_fit":
         return {}, Written(why_not="a plan that does not fit is not written out" if out else "")
     try:
-        files = dict(problem.runtime.emit(problem.cluster, problem.workload, best.plan))
+        files = dict(problem.runtime.emit(problem.cluster, problem.workload, best.plan, **emitting))
     except CannotEmit as error:
         if out is not None:
             raise

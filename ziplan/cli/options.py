@@ -49,6 +49,14 @@ class Objective(str, Enum):
     WEAR = "wear"
 
 
+class Trainer(str, Enum):
+    """Who runs the training loop."""
+
+    NONE = "none"
+    HUGGINGFACE = "huggingface"
+    ACCELERATE = "accelerate"
+
+
 class Format(str, Enum):
     """Forms of an answer."""
 
@@ -153,6 +161,14 @@ OptimizerOption = Annotated[OptimizerKind | None, _option("--optimizer", help="D
 ObjectiveOption = Annotated[Objective, _option("--objective", help="What to be best at. Default: time.")]
 TilingOption = Annotated[
     bool, _option("--allow-tiling", help="Let the plan ask for tiled linears, a change of the model's code.")
+]
+TrainerOption = Annotated[
+    Trainer,
+    _option("--trainer", help="Who runs the loop; adds the files that it reads. Default: none."),
+]
+NvmePathOption = Annotated[
+    str | None,
+    _option("--nvme-path", metavar="PATH", help="Where every node's drives are mounted."),
 ]
 JsonOption = Annotated[bool, _option("--json", help="The same as --format json.")]
 FormatOption = Annotated[

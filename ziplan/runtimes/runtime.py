@@ -137,5 +137,7 @@ class Runtime(Protocol):
     ) -> Sequence[Segment]:
         """The step as segments of resource demands."""
 
-    def emit(self, cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = ...) -> dict[str, str]:
-        """Files that make the runtime run this plan: name to text."""
+    def emit(
+        self, cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = ..., trainer: str = ...
+    ) -> dict[str, str]:
+        """Files that make the runtime run this plan, name to text; `trainer` is who runs the loop."""

@@ -9,9 +9,12 @@ from typing import Any
 from ziplan.errors import CannotEmit
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation
-from ziplan.plan import Checkpointing, Plan
+from ziplan.plan import Plan
+from ziplan.runtimes.deepspeed.accelerate import accelerate_config
 from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.huggingface import trainer_arguments, trainer_refusals
 from ziplan.runtimes.deepspeed.knobs import AIO, PERSISTENCE_THRESHOLD
+from ziplan.runtimes.deepspeed.launch import launch_files
 from ziplan.runtimes.deepspeed.space import refusals
 from ziplan.runtimes.deepspeed.traffic import PIPELINED_BUFFERS
 from ziplan.workload.training import Workload
@@ -20,19 +23,44 @@ NVME_PATH = "/local_nvme"
 """Where the drives of a node are mounted, unless the caller says otherwise."""
 
 
-def emit(cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = NVME_PATH) -> dict[str, str]:
-    """`ds_config.json`, the launch line and, where tiling is chosen, what to tile."""
+TRAINERS = ("none", "huggingface", "accelerate")
+"""Who runs the training loop: a script of one's own, the Hugging Face Trainer, or one with accelerate."""
+
+
+def emit(
+    cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = NVME_PATH, trainer: str = "none"
+) -> dict[str, str]:
+    """`ds_config.json`, launch lines, what the trainer reads and, where tiling is chosen, what to tile."""
     reasons = refusals(cluster, workload, plan)
     if reasons:
         raise CannotEmit("DeepSpeed cannot run this plan: " + "; ".join(reasons))
     facts = Facts(Derivation(record=False), cluster, workload, plan)
+    document = config(facts, nvme_path)
     files = {
-        "ds_config.json": json.dumps(config(facts, nvme_path), indent=2) + "\n",
-        "launch.sh": _launch(facts),
+        "ds_config.json": _json(document),
+        **_trainer_files(facts, document, trainer),
+        **launch_files(facts, trainer),
     }
     if plan.tile_count > 1:
         files["tiling.md"] = _tiling(facts)
     return files
+
+
+def _trainer_files(facts: Facts, document: dict[str, Any], trainer: str) -> dict[str, str]:
+    if trainer not in TRAINERS:
+        raise CannotEmit(f"unknown trainer {trainer!r}: known are {', '.join(TRAINERS)}")
+    if trainer == "accelerate":
+        return {"accelerate_config.yaml": accelerate_config(facts)}
+    if trainer == "none":
+        return {}
+    reasons = trainer_refusals(facts)
+    if reasons:
+        raise CannotEmit("the Trainer cannot run this plan: " + "; ".join(reasons))
+    return {"trainer_args.json": _json(trainer_arguments(facts, document))}
+
+
+def _json(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2) + "\n"
 
 
 def config(facts: Facts, nvme_path: str) -> dict[str, Any]:
@@ -138,34 +166,6 @@ def _offload(facts: Facts, nvme_path: str) -> dict[str, Any]:
             share = facts.optimizer_on(facts.host)
             section["offload_optimizer"]["ratio"] = 1.0 if share >= 1 else round(share - 1e-6, 6)
     return section
-
-
-def _launch(facts: Facts) -> str:
-    node = facts.cluster.node
-    ranks = int(facts.ranks)
-    environment = ["PYTORCH_ALLOC_CONF=expandable_segments:True,pinned_max_round_threshold_mb:1"]
-    if facts.optimizer_off_gpu and node.cpu.cores:
-        environment.append(f"OMP_NUM_THREADS={max(1, node.cpu.cores // ranks)}")
-    where_to = [f"--num_gpus {ranks}"]
-    if facts.cluster.nodes > 1:
-        where_to = ["--hostfile hostfile", f"--num_nodes {facts.cluster.nodes}", *where_to]
-    if facts.optimizer_off_gpu:
-        where_to.append("--bind_cores_to_rank")
-    lines = [
-        "#!/usr/bin/env bash",
-        "# Pinned buffers above 1 MB at their exact size: PyTorch rounds up to a power of two otherwise.",
-        *(f"export {setting}" for setting in environment),
-        f"deepspeed {' '.join(where_to)} train.py --deepspeed --deepspeed_config ds_config.json",
-    ]
-    checkpointing = Checkpointing(int(facts.plan.activation_checkpointing))
-    if checkpointing != Checkpointing.NONE:
-        reentrant = '{"use_reentrant": False}'
-        lines.insert(
-            1,
-            "# In train.py, before the engine is made: "
-            f"model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={reentrant})",
-        )
-    return "\n".join(lines) + "\n"
 
 
 def _tiling(facts: Facts) -> str:

@@ -15,8 +15,12 @@ MIXED = {"fp32": "no", "fp16": "fp16", "bf16": "bf16"}
 """accelerate's names of precisions."""
 
 
-def emit(cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = "") -> dict[str, str]:
+def emit(
+    cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = "", trainer: str = "none"
+) -> dict[str, str]:
     """`fsdp_setup.py`, which does exactly what was planned, `accelerate_config.yaml` and `launch.sh`."""
+    if trainer not in ("none", "accelerate"):
+        raise CannotEmit(f"FSDP2 has no files for the trainer {trainer!r}: use accelerate or none")
     reasons = refusals(cluster, workload, plan)
     if reasons:
         raise CannotEmit("FSDP2 cannot run this plan: " + "; ".join(reasons))

@@ -244,7 +244,9 @@ def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
     return reasons
 
 
-def emit(cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = "") -> dict[str, str]:
+def emit(
+    cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = "", trainer: str = "none"
+) -> dict[str, str]:
     """There is no such runtime to configure."""
     raise CannotEmit(
         "the ideal runtime is a bound, not a program: plan with --runtime deepspeed to get a config"

@@ -1,0 +1,42 @@
+"""The plan as arguments of the Hugging Face Trainer, equal to ds_config.json wherever both say a thing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ziplan.plan import Checkpointing
+from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.knobs import REENTRANT
+
+
+def trainer_refusals(facts: Facts) -> list[str]:
+    """What the Trainer cannot do of a plan that DeepSpeed can."""
+    reasons = []
+    if facts.plan.activation_checkpointing == Checkpointing.SELECTIVE:
+        reasons.append("the Trainer recomputes whole layers: use --checkpointing full or none")
+    if facts.checkpoints_on(facts.host):
+        reasons.append("the Trainer keeps activation checkpoints on the GPU: leave out --allow-tiling")
+    return reasons
+
+
+def trainer_arguments(facts: Facts, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What `HfArgumentParser(TrainingArguments).parse_json_file` takes."""
+    optimizer = config["optimizer"]["params"]
+    beta1, beta2 = optimizer["betas"]
+    recomputes = facts.plan.activation_checkpointing == Checkpointing.FULL
+    return {
+        "deepspeed": "ds_config.json",
+        "per_device_train_batch_size": config["train_micro_batch_size_per_gpu"],
+        "gradient_accumulation_steps": config["gradient_accumulation_steps"],
+        "gradient_checkpointing": recomputes,
+        **({"gradient_checkpointing_kwargs": {"use_reentrant": REENTRANT}} if recomputes else {}),
+        "bf16": "bf16" in config,
+        "fp16": "fp16" in config,
+        "learning_rate": optimizer["lr"],
+        "weight_decay": optimizer["weight_decay"],
+        "adam_beta1": beta1,
+        "adam_beta2": beta2,
+        "adam_epsilon": optimizer["eps"],
+        "max_grad_norm": config["gradient_clipping"],
+    }
