@@ -197,3 +197,20 @@ def test_all_inputs_are_looked_at_before_giving_up(capsys):
     assert ran.code == 2
     for said in ("lama-3.1-8b", "dgx-a100-80", "--set 'nodes'", "unknown runtime 'none'"):
         assert said in ran.err
+
+
+def test_the_emitter_is_told_of_trainer_and_drives(answers, capsys, monkeypatch):
+    answers("fits")
+    told = []
+    runtime = type(answer().problem.runtime)
+    monkeypatch.setattr(runtime, "emit", lambda *_, **asked: told.append(asked) or {})
+    for flags in ((), ("--trainer", "none"), ("--trainer", "accelerate", "--nvme-path", "/mnt/drives")):
+        assert ziplan(capsys, *FIT, *flags).code == 0
+    assert told == [{}, {}, {"trainer": "accelerate", "nvme_path": "/mnt/drives"}]
+
+
+def test_an_empty_path_of_drives_is_refused(answers, capsys):
+    answers("fits")
+    ran = ziplan(capsys, *FIT, "--nvme-path", "")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--nvme-path is empty" in ran.err
