@@ -1,5 +1,6 @@
 """The boundary: how every way of ending looks and exits; help, version, completion."""
 
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from cli.runs import FIT, process, ziplan
 from ziplan import __version__
 from ziplan.cli import main as entry
 from ziplan.cli.lazy import COMMANDS, loaded
+from ziplan.cli.output import save
 from ziplan.errors import BadInput, CannotEmit, Problem
 
 
@@ -172,3 +174,32 @@ def test_help_imports_no_more_than_the_command_line_needs():
 
 def test_the_boundary_knows_the_clicks_of_every_typer():
     assert entry.UsageError.__name__ == "ClickException"
+
+
+def test_a_closed_stdout_is_told_and_never_a_verdict():
+    """The exit code of a shell's `>&-` must not read as "does not fit"."""
+    run = "import sys; from ziplan.cli.main import main; main(['models', 'list'])"
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -c "{run}" >&-', sys.executable], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "stdout: ZP001 is closed" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_output_to_a_pipe_is_written_to_it(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    save(pipe, "answer")
+    assert os.read(reader, 100) == b"answer"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_output_to_a_link_replaces_its_target(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    save(link, "new")
+    assert (target.read_text(), link.is_symlink()) == ("new", True)

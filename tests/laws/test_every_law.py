@@ -79,7 +79,7 @@ def test_its_printed_text_evaluates_to_its_value(law):
     for factor in (1, 1.3, 7):
         arguments = {name: value * factor for name, value in _arguments(law).items()}
         value = derivation.apply(law.function, "", **arguments)
-        assert _evaluate(derivation.last().evaluable) == value
+        assert _evaluate(derivation.steps[-1].evaluable) == value
 
 
 def swapped(bytes_moved: Bytes, link_bandwidth: BytesPerSecond) -> Seconds:
@@ -109,14 +109,14 @@ def test_a_step_prints_negative_and_unlimited_numbers_so_that_they_evaluate():
     derivation = Derivation()
     for width in (-3.0, math.inf, np.float64(7)):
         value = derivation.apply(law.function, "", d_model=width, params_per_squared_width=12.0)
-        assert _evaluate(derivation.last().evaluable) == value
+        assert _evaluate(derivation.steps[-1].evaluable) == value
 
 
 def test_a_derivation_that_does_not_record_keeps_nothing():
     derivation = Derivation(record=False)
     assert derivation.apply(LAWS["layer_time"].function, step_compute_time=8.0, layer_count=4.0) == 2
     assert derivation.steps == []
-    assert derivation.last() is None
+    assert derivation.latest(1.0) is None
 
 
 def test_two_laws_cannot_share_a_name():

@@ -205,3 +205,11 @@ def test_optimizer_swapping_needs_four_or_twelve_buffers():
     swapped = [choice for choice in axis.choices if choice["placement"].optimizer.get("nvme")]
     counts = {settled(machine, work, Plan(dp_degree=1.0, **c)).optimizer_buffer_count for c in swapped}
     assert counts == {4.0, 12.0}
+
+
+def test_a_line_shows_the_law_that_gave_it_or_none():
+    """Stated constants have no law; a range shows the law of its high end."""
+    lines = book(cluster(), workload(BIG), plan("dram", "dram"))
+    assert all(line.step is None or line.step.value == line.high for line in lines.values())
+    assert lines["hbm", "CUDA context"].step is None
+    assert lines["hbm", "logits and loss"].step.law.name == "logits_bytes"

@@ -33,7 +33,10 @@ def cost(problem, answer):
 
 
 def best_of_each_placement(problem: Problem, plans):
-    """(rank, cost, place) of the best plan of each placement, best first."""
+    """(rank, cost of the cheapest plan, place of the plan picked) of each placement, best first.
+
+    Placements within 2 % of the cheapest count as equal, and then the first listed leads.
+    """
     training = problem.workload.training
     free = training.global_batch_size is None and training.accumulation_steps is None
     by_placement = {}
@@ -49,5 +52,11 @@ def best_of_each_placement(problem: Problem, plans):
             near = [entry for entry in entries if entry[1] <= 1.05 * cheapest]
             fewest = min(entry[3] for entry in near)
             entries = [entry for entry in near if entry[3] == fewest]
-        best.append(min(entry[:3] for entry in entries))
-    return sorted(best)
+        best.append((least, cheapest, min(entry[:3] for entry in entries)[2]))
+    best.sort()
+    if best[0][0] != LACKS:
+        near = [one for one in best if one[0] == best[0][0] and one[1] <= 1.02 * best[0][1]]
+        lead = min(near, key=lambda one: one[2])
+        best.remove(lead)
+        best.insert(0, lead)
+    return best

@@ -14,7 +14,7 @@ from runtimes.toy import cluster, toy, workload
 from ziplan.errors import BadInput
 from ziplan.hardware.parts import Drive
 from ziplan.runtimes import RUNTIMES
-from ziplan.solve import Problem, solve
+from ziplan.solve import Problem, batches, solve
 from ziplan.units import parse
 
 DEEPSPEED = RUNTIMES["deepspeed"]
@@ -218,3 +218,11 @@ def leaks(thing, path="answer", seen=None):
     else:
         inside = {"lines": thing.lines} if hasattr(thing, "lines") else {}
     return set().union(*(leaks(value, f"{path}.{name}", seen) for name, value in inside.items()))
+
+
+def test_divisors_are_all_there_and_in_order():
+    for number in (1, 2, 36, 97, 1024, 99_999_999):
+        found = batches._divisors(number)
+        assert found == sorted(set(found))
+        assert all(number % divisor == 0 for divisor in found)
+    assert batches._divisors(36) == [1, 2, 3, 4, 6, 9, 12, 18, 36]

@@ -39,12 +39,13 @@ def wants_colour(stream: TextIO) -> bool:
 
 def show(lines: Lines) -> None:
     """Write an answer made of styled lines to stdout."""
-    text = coloured(lines) if wants_colour(sys.stdout) else plain(lines)
-    write(text)
+    write(coloured(lines) if sys.stdout and wants_colour(sys.stdout) else plain(lines))
 
 
 def write(text: str) -> None:
     """Write text to stdout; a reader that has gone away is no error."""
+    if not sys.stdout:  # the interpreter started with it closed
+        raise BadInput.of("is closed: there is nowhere to write the answer", file="stdout")
     try:
         _put(sys.stdout, text)
     except BrokenPipeError:
@@ -55,7 +56,7 @@ def write(text: str) -> None:
 
 def complain(text: str) -> None:
     """Write text to stderr."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, AttributeError):
         _put(sys.stderr, f"{text}\n")
 
 
@@ -71,6 +72,8 @@ def _put(stream: TextIO, text: str) -> None:
 
 def close_quietly() -> None:
     """Flush stdout; where that fails, which `write` has told, keep the interpreter from telling again."""
+    if not sys.stdout:
+        return
     try:
         sys.stdout.flush()
     except OSError:
@@ -78,10 +81,22 @@ def close_quietly() -> None:
 
 
 def save(path: Path, text: str) -> None:
-    """Write one file, whole or not at all."""
+    """Write one file, whole or not at all; a pipe or a device is written to, a link's target replaced."""
     if path.is_dir():
         raise BadInput.of("is a folder, expected a file to write", file=str(path))
-    save_all(path.parent, {path.name: text})
+    if path.exists() and not path.is_file():
+        _write_through(path, text)
+    else:
+        final = path.resolve()
+        save_all(final.parent, {final.name: text})
+
+
+def _write_through(path: Path, text: str) -> None:
+    try:
+        with path.open("w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise BadInput.of(f"cannot be written: {error.strerror or error}", file=str(path)) from error
 
 
 def save_all(folder: Path, files: Mapping[str, str]) -> None:
@@ -92,7 +107,9 @@ def save_all(folder: Path, files: Mapping[str, str]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            waiting.append((_temporary(folder, text), folder / name))
+            handle, temporary = tempfile.mkstemp(dir=folder, prefix=".ziplan-")
+            waiting.append((temporary, folder / name))
+            _fill(handle, temporary, text)
         for temporary, final in waiting:
             os.replace(temporary, final)
     except OSError as error:
@@ -103,11 +120,9 @@ def save_all(folder: Path, files: Mapping[str, str]) -> None:
                 os.unlink(temporary)
 
 
-def _temporary(folder: Path, text: str) -> str:
-    handle, name = tempfile.mkstemp(dir=folder, prefix=".ziplan-")
+def _fill(handle: int, name: str, text: str) -> None:
     with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
         file.write(text)
     umask = os.umask(0)
     os.umask(umask)
     os.chmod(name, 0o666 & ~umask)
-    return name

@@ -160,6 +160,10 @@ def _literal(value: Any) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
+RECENT = 8
+"""Steps that are looked back on for the law behind a value."""
+
+
 @dataclass
 class Derivation:
     """The laws applied on the way to an answer, in order.
@@ -177,6 +181,8 @@ class Derivation:
             self.steps.append(Step(LAWS[law_function.__name__], arguments, value, label))
         return value
 
-    def last(self) -> Step | None:
-        """The step just applied, or None when nothing is recorded."""
-        return self.steps[-1] if self.record and self.steps else None
+    def latest(self, value: float) -> Step | None:
+        """The latest step that gave `value`; None where no recent one did (a stated constant, a grid)."""
+        if not self.record:
+            return None
+        return next((step for step in self.steps[: -RECENT - 1 : -1] if step.value == value), None)

@@ -60,6 +60,9 @@ def fit_document(answer: Answer, files: Mapping[str, str], said: Iterable[str] =
             "step_time_s": notes.number(
                 "baseline.step_time_s", answer.baseline.step_time, "not on this cluster, so not timed"
             ),
+            "step_time_gpu_count": notes.number(
+                "baseline.step_time_gpu_count", answer.baseline.step_gpus, "not timed"
+            ),
             "fits_here": bool(answer.baseline.fits_here),
         },
         "alternatives": [alternative(other, index, notes) for index, other in enumerate(answer.alternatives)],

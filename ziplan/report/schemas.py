@@ -179,7 +179,10 @@ DOCUMENTS: dict[str, Schema] = {
         memory=each(MEMORY),
         tiers=each(TIER),
         limits=LIMITS,
-        baseline=record(**_numbers("gpu_count", "usable_per_gpu_bytes", "step_time_s"), fits_here=TRUTH),
+        baseline=record(
+            **_numbers("gpu_count", "usable_per_gpu_bytes", "step_time_s", "step_time_gpu_count"),
+            fits_here=TRUTH,
+        ),
         alternatives=some(record(verdict=VERDICT, plan=PLAN, estimate=ESTIMATE)),
         binding=record(kind={"enum": ["capacity", "time"]}, tier=NAME, link=NAME, what=TEXT),
         do_not_offload=TRUTH,

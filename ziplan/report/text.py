@@ -127,7 +127,9 @@ def _baseline(answer: Answer) -> Paragraph:
     if math.isinf(base.gpus):
         return Paragraph("without", "offload (stage 3 in GPU memory): no number of these GPUs is enough")
     need = f"{show(base.gpus, '1', 6)} GPUs at {shown(base.usable_bytes_per_gpu, 'B')} usable each"
-    time = f", {shown(base.step_time, 's')} a step" if base.step_time is not None else ""
+    time = ""
+    if base.step_time is not None:
+        time = f", {shown(base.step_time, 's')} for the same tokens on {base.step_gpus or base.gpus:,.0f}"
     return Paragraph("without", f"offload (stage 3 in GPU memory): needs {need}{time}")
 
 

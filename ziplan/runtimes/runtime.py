@@ -59,8 +59,8 @@ class Ledger:
         pinned: bool = False,
         knob: str = "",
     ) -> None:
-        """Enter a line; `low` equals `high` unless given. Call right after the law for `high`."""
-        step = self._derivation.last()
+        """Enter a line; `low` equals `high` unless given. Its law is the last one that gave `high`."""
+        step = self._derivation.latest(high)
         self.lines.append(Line(name, tier, phases, high if low is None else low, high, pinned, knob, step))
 
     def tiers(self) -> list[str]:

@@ -31,7 +31,8 @@ def plain_stage3(problem: Problem, best: Estimate) -> Baseline:
         gpus_for_plain_stage3, state_bytes=STATE_BYTES_PER_PARAM * params, usable_hbm_per_gpu=usable
     )
     here = gpus <= problem.cluster.gpu_count
-    return Baseline(float(gpus), float(usable), _step_time(problem, gpus, best), bool(here))
+    step_time, step_gpus = _step_time(problem, gpus, best)
+    return Baseline(float(gpus), float(usable), step_time, bool(here), step_gpus)
 
 
 def _plain(problem: Problem, dp_degree: float) -> Plan:
@@ -56,12 +57,16 @@ def _usable(problem: Problem, best: Estimate) -> float:
     return answer.memory[gpu].available - working
 
 
-def _step_time(problem: Problem, gpus: float, best: Estimate) -> float | None:
-    """Step time of the best plan without any offload on that many GPUs, at this plan's global batch."""
+def _step_time(problem: Problem, gpus: float, best: Estimate) -> tuple[float | None, int | None]:
+    """Time of the best plan without any offload for the tokens of one step of `best`, and on how many GPUs.
+
+    Nodes come whole, and a batch that does not split over them is taken at the next size that
+    does, its time scaled to the same tokens.
+    """
     node = problem.cluster.node
     nodes = max(problem.cluster.nodes, -int(-gpus // node.gpus_per_node))
     if (nodes > 1 and node.network is None) or gpus > MOST_GPUS:
-        return None
+        return None, None
     sequences = int(best.tokens_per_step / problem.workload.training.sequence_length)
     ranks = nodes * node.gpus_per_node
     batch = -(-sequences // ranks) * ranks
@@ -78,7 +83,8 @@ def _step_time(problem: Problem, gpus: float, best: Estimate) -> float | None:
     try:
         grid, found = solved(larger)
     except BadInput:
-        return None
-    return (
-        None if found[0].rank == DOES_NOT_FIT else evaluated(larger, grid, found[0], record=False).step_time
-    )
+        return None, None
+    if found[0].rank == DOES_NOT_FIT:
+        return None, None
+    answer = evaluated(larger, grid, found[0], record=False)
+    return answer.time_per_token * best.tokens_per_step, ranks

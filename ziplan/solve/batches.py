@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isqrt
+
 from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.runtimes.runtime import Axis
@@ -50,12 +52,17 @@ def _of_the_batch(training: Training, global_batch: int, dp_degree: int) -> list
             help=f"use {_either([size for size in (below, below + dp_degree) if size])}",
         )
     per_rank = global_batch // dp_degree
-    pairs = [(micro, per_rank // micro) for micro in range(1, per_rank + 1) if per_rank % micro == 0]
+    pairs = [(micro, per_rank // micro) for micro in _divisors(per_rank)]
     micro, steps = training.micro_batch_size, training.accumulation_steps
     asked = [pair for pair in pairs if micro in (None, pair[0]) and steps in (None, pair[1])]
     if not asked:
         raise _no_such_split(training, [size for size, _ in pairs], dp_degree)
     return asked
+
+
+def _divisors(number: int) -> list[int]:
+    small = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
+    return small + [number // divisor for divisor in reversed(small) if divisor * divisor != number]
 
 
 def _no_such_split(training: Training, divisors: list[int], dp_degree: int) -> BadInput:

@@ -23,17 +23,25 @@ WEAR_WEIGHT = 1e6
 
 FITS, TIGHT, DOES_NOT_FIT = 0, 1, 2
 
+WORTH_OFFLOADING = 1.02
+"""Factor by which moving more off the GPU must win: less is simpler, and the difference within the error."""
+
 NO_KNOWN_COST = 1e300
 """What a plan costs whose time nobody can tell: more than any that is known."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """The best plan of one placement: how it fits, what it costs, where in the grid it stands."""
+    """The best plan of one placement: how it fits, what it costs, where in the grid it stands.
+
+    `cost` is that of the placement's cheapest plan, which placements are compared by; the plan
+    itself costs `paid`, up to `KNEE` times as much where it takes fewer accumulation steps.
+    """
 
     rank: int
     cost: float
     place: tuple[int, ...]
+    paid: float
 
 
 def search_grid(problem: Problem, code_changes: bool = False) -> Grid:
@@ -60,7 +68,8 @@ def best_by_placement(problem: Problem, grid: Grid) -> list[Candidate]:
 
     A plan that surely fits beats one that may, which beats one that does not; then the
     objective decides, among the last the least lacking share of a tier; then the order of
-    the axes, which lists what costs less elsewhere first.
+    the axes, which lists what costs less elsewhere first. Of the placements that cost about
+    the same as the cheapest, the one that moves least off the GPU leads.
     """
     rank = np.empty(grid.shape, dtype=np.int8)
     cost = np.empty(grid.shape)
@@ -72,8 +81,18 @@ def best_by_placement(problem: Problem, grid: Grid) -> list[Candidate]:
     found = []
     for placement in range(grid.shape[0]):
         best = _best(rank[placement], cost[placement], steps[placement], free)
-        found.append(Candidate(best.rank, best.cost, (placement, *best.place)))
-    return sorted(found, key=lambda c: (c.rank, c.cost, c.place))
+        found.append(Candidate(best.rank, best.cost, (placement, *best.place), best.paid))
+    return _least_offloaded_first(sorted(found, key=lambda c: (c.rank, c.cost, c.place)))
+
+
+def _least_offloaded_first(found: list[Candidate]) -> list[Candidate]:
+    """Placements are listed with the least offloaded first, so the earliest of those that tie leads."""
+    first = found[0]
+    if first.rank == DOES_NOT_FIT:
+        return found
+    ties = [c for c in found if c.rank == first.rank and c.cost <= WORTH_OFFLOADING * first.cost]
+    lead = min(ties, key=lambda c: c.place)
+    return [lead, *(c for c in found if c is not lead)]
 
 
 def scores(problem: Problem, grid: Grid, chunk: Sequence[Sequence[int]]) -> tuple[Any, Any]:
@@ -121,15 +140,17 @@ def _best(rank: Any, cost: Any, steps: Any, free_batch: bool) -> Candidate:
     """The best plan of a placement; a cost may be infinite, where a rate is not known."""
     among = np.flatnonzero(rank == rank.min())
     costs = cost.flat[among]
+    least = float(costs.min())
     if free_batch and rank.min() != DOES_NOT_FIT:
-        near = costs <= KNEE * costs.min()
+        near = costs <= KNEE * least
         among, costs = among[near], costs[near]
         counts = steps.flat[among]
         fewest = counts == counts.min()
         among, costs = among[fewest], costs[fewest]
     chosen = int(costs.argmin())
     place = np.unravel_index(int(among[chosen]), rank.shape)
-    return Candidate(int(rank.min()), float(costs[chosen]), tuple(int(index) for index in place))
+    where_it_stands = tuple(int(index) for index in place)
+    return Candidate(int(rank.min()), least, where_it_stands, float(costs[chosen]))
 
 
 def solved(problem: Problem, code_changes: bool = False) -> tuple[Grid, list[Candidate]]:

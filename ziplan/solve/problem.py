@@ -57,6 +57,8 @@ class Baseline:
     usable_bytes_per_gpu: float
     step_time: float | None
     fits_here: bool
+    step_gpus: int | None = None
+    """GPUs that `step_time` is for: whole nodes, and never fewer than the cluster has."""
 
 
 @dataclass(frozen=True)

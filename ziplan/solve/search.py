@@ -71,7 +71,7 @@ def _best_nodes(problem: Problem, code_changes: bool) -> tuple[int, float, int]:
     choices = []
     for smaller in _by_nodes(problem):
         best, nodes = solved(smaller, code_changes)[1][0], smaller.cluster.nodes
-        choices.append((best.rank, nodes * best.cost if problem.objective == "cost" else float(nodes), nodes))
+        choices.append((best.rank, nodes * best.paid if problem.objective == "cost" else float(nodes), nodes))
         if problem.objective == "gpus" and best.rank == FITS:
             break
     return min(choices)

@@ -21,6 +21,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
+MOST_SEQUENCES = 100_000_000
+"""No step of training takes more; a value above it is a slip."""
+
+
 class Optimizer(Settings):
     """The optimizer and its settings."""
 
@@ -72,9 +76,9 @@ class TrainingChoices(Settings):
     """Training settings as a file or the command line states them, any of them left out."""
 
     sequence_length: int | None = Field(default=None, ge=1)
-    global_batch_size: int | None = Field(default=None, ge=1)
-    micro_batch_size: int | None = Field(default=None, ge=1)
-    accumulation_steps: int | None = Field(default=None, ge=1)
+    global_batch_size: int | None = Field(default=None, ge=1, le=MOST_SEQUENCES)
+    micro_batch_size: int | None = Field(default=None, ge=1, le=MOST_SEQUENCES)
+    accumulation_steps: int | None = Field(default=None, ge=1, le=MOST_SEQUENCES)
     precision: Precision | None = None
     optimizer: Optimizer = Field(default_factory=Optimizer)
     activation_checkpointing: Literal["none", "selective", "full", "auto"] = "auto"

@@ -304,6 +304,8 @@ def _host_load(book: Ledger, f: Facts) -> None:
         low=whole * f.element / 4.0,
         knob="torch_dtype, stage",
     )
+    # What a rank loaded may still be there while its states are made.
+    book.add("model not yet freed", f.host, ("init",), whole, low=0.0, knob="torch_dtype, stage")
     files = f.ranks * f.stage3 * min(CHECKPOINT_FILE, f.element * f.params)
     book.add("checkpoint file on every rank", f.host, ("load",), files, low=0.0, knob="max_shard_size")
 
