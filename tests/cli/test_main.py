@@ -108,6 +108,41 @@ def test_an_interrupt_exits_130(capsys, monkeypatch):
     assert ziplan(capsys, *FIT).code == 130
 
 
+@pytest.mark.parametrize("command", [["-m", "ziplan"], ["-c", "from ziplan.__main__ import main; main()"]])
+def test_an_interrupt_at_any_time_exits_130_and_shows_no_traceback(command):
+    """From the first line of ziplan on: a tracer sends the interrupt when a module is about to load."""
+    for module in ("ziplan.cli.main", "typer", "ziplan.cli.lazy", "ziplan.cli.fit", "numpy", "pydantic"):
+        code = (
+            "import os, signal, sys\n"
+            "class Interrupting:\n"
+            "    def find_spec(self, name, *_):\n"
+            f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+            "sys.meta_path.insert(0, Interrupting())\n"
+            "import runpy; sys.argv = ['ziplan', *sys.argv[1:]]\n"
+            + ("runpy.run_module('ziplan', run_name='__main__')" if "-m" in command else command[1])
+        )
+        done = subprocess.run([sys.executable, "-c", code, *FIT], capture_output=True, text=True, check=False)
+        assert done.returncode == 130, (module, done.stderr)
+        assert done.stdout == ""
+        assert done.stderr in ("", "ziplan: interrupted\n"), module
+
+
+def test_an_interrupt_that_was_ignored_stays_ignored():
+    code = (
+        "import os, signal; signal.signal(signal.SIGINT, signal.SIG_IGN); from ziplan.__main__ import main\n"
+        "os.kill(os.getpid(), signal.SIGINT); main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "models"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_python_m_is_the_same_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "ziplan", "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"ziplan {__version__}\n")
+
+
 def test_a_bug_says_that_it_is_one(capsys, monkeypatch):
     monkeypatch.delenv("ZIPLAN_TRACEBACK", raising=False)
     raising(monkeypatch, KeyError("surprise\nin two lines"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -52,6 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run ziplan and exit with its code."""
     code = run(list(sys.argv[1:] if arguments is None else arguments))
     close_quietly()
+    if code == ExitCode.INTERRUPTED:
+        # An interrupt that came through an `exec` (of which imports have many) makes the
+        # interpreter end by the signal, whatever code it is told.
+        os._exit(code)
+    # The answer is out: an interrupt while the interpreter takes itself down has nothing to stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
 
 
