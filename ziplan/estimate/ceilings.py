@@ -130,7 +130,7 @@ def limits(
         instances_per_node=float(node.gpus_per_node) if outermost.scope == "gpu" else 1.0,
         instance_capacity=outermost.capacity,
     )
-    gpu = next(tier for tier in node.tiers.values() if tier.scope == "gpu")
+    gpu = node.tiers[node.gpu_tier]
     tokens = plan.micro_batch_size * workload.training.sequence_length
     wanted = apply(training_tokens, params=float(model.params), tokens_per_param=TOKENS_PER_PARAM)
     return Limits(

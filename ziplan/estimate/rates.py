@@ -105,7 +105,8 @@ class Rates:
         stated = self._node.cpu.adam_params_per_s
         if stated is not None:
             return stated
-        dram = next((tier for tier in self._node.tiers.values() if tier.medium == "dram"), None)
+        host = self._node.tier_of("dram")
+        dram = self._node.tiers[host] if host else None
         if dram is None or dram.read_bandwidth is None:
             rate, low, high = (bandwidth / ADAM_BYTES for bandwidth in ADAM_BANDWIDTH)
             self._assume("cpu.adam_params_per_s", rate, "param/s", ADAM_SOURCE, low, high)

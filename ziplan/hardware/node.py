@@ -44,3 +44,12 @@ class Node(Part):
     links: dict[str, Link] = Field(default_factory=dict)
     fabric: str | None = None
     network: str | None = None
+
+    @property
+    def gpu_tier(self) -> str:
+        """Name of the tier that is a GPU's own memory."""
+        return next(name for name, tier in self.tiers.items() if tier.scope == "gpu")
+
+    def tier_of(self, medium: Medium) -> str | None:
+        """Name of the innermost tier of a medium; None where the machine has none."""
+        return next((name for name, tier in self.tiers.items() if tier.medium == medium), None)

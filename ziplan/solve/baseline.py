@@ -36,8 +36,7 @@ def plain_stage3(problem: Problem, best: Estimate) -> Baseline:
 
 
 def _plain(problem: Problem, dp_degree: float) -> Plan:
-    gpu = next(name for name, tier in problem.cluster.node.tiers.items() if tier.scope == "gpu")
-    home = {gpu: 1.0}
+    home = {problem.cluster.node.gpu_tier: 1.0}
     return Plan(
         dp_degree=dp_degree,
         placement=Placement(home, home, home, home),
@@ -51,7 +50,7 @@ def _usable(problem: Problem, best: Estimate) -> float:
     """Bytes of a GPU that are left for states at micro-batch 1 with full checkpointing."""
     plan = problem.runtime.settle(problem.cluster, problem.workload, _plain(problem, best.plan.dp_degree))
     answer = estimate(problem.cluster, problem.workload, problem.runtime, plan, record=False)
-    gpu = next(name for name, tier in problem.cluster.node.tiers.items() if tier.scope == "gpu")
+    gpu = problem.cluster.node.gpu_tier
     lines = [line for line in answer.ledger.lines if line.tier == gpu and line.name not in STATES]
     working = max(sum(line.high for line in lines if phase in line.phases) for phase in PHASES)
     return answer.memory[gpu].available - working

@@ -95,7 +95,7 @@ def _either(sizes: list[int]) -> str:
 
 
 def _largest_micro_batch(cluster: Cluster, workload: Workload) -> int:
-    gpu = next(tier for tier in cluster.node.tiers.values() if tier.scope == "gpu")
+    gpu = cluster.node.tiers[cluster.node.gpu_tier]
     model = workload.model
     logits = LOGIT_BYTES * model.logits_share * model.vocab_size * workload.training.sequence_length
     return max(1, int(gpu.capacity / logits))

@@ -88,13 +88,9 @@ def _by_nodes(problem: Problem) -> Iterator[Problem]:
 
 def _off_gpu(answer: Estimate) -> bool:
     """Whether a plan keeps anything outside GPU memory."""
-    gpu, placement = _gpu(answer), answer.plan.placement
+    gpu, placement = answer.cluster.node.gpu_tier, answer.plan.placement
     homes = (placement.params, placement.grads, placement.optimizer, placement.checkpoints)
     return any(share > 0 for home in homes for name, share in home.items() if name != gpu)
-
-
-def _gpu(answer: Estimate) -> str:
-    return next(name for name, tier in answer.cluster.node.tiers.items() if tier.scope == "gpu")
 
 
 def _space(grid: Grid) -> str:
@@ -107,9 +103,8 @@ def _notes(best: Estimate, changed: bool) -> tuple[str, ...]:
     notes, plan = [], best.plan
     if changed and plan.tile_count > 1:
         notes.append(f"needs a change in the model: the widest linears in {int(plan.tile_count)} tiles")
-    if changed and any(
-        plan.placement.checkpoints.get(name, 0) > 0 for name in best.memory if name != _gpu(best)
-    ):
+    gpu = best.cluster.node.gpu_tier
+    if changed and any(share > 0 for name, share in plan.placement.checkpoints.items() if name != gpu):
         notes.append(
             "needs a change in the model: layers checkpointed by deepspeed.checkpointing, kept on the host"
         )

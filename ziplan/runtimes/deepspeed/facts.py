@@ -5,32 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ziplan.hardware.cluster import Cluster
-from ziplan.laws.counts import tokens_per_rank
-from ziplan.laws.law import Derivation, minimum, where
-from ziplan.plan import Checkpointing, Plan
+from ziplan.laws.law import where
 from ziplan.runtimes.deepspeed.knobs import Knobs, knobs, on_medium
 from ziplan.runtimes.deepspeed.shards import Shards, largest_sub_group, shards
-from ziplan.workload.training import Workload
-
-ELEMENT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0}
-"""Bytes of one parameter, gradient or activation in each precision."""
-
-MOMENT_BYTES = 8.0
-"""Adam's two moments in fp32, per parameter."""
+from ziplan.runtimes.shared import facts as shared
+from ziplan.runtimes.shared.facts import MOMENT_BYTES
 
 MASTER_BYTES = {"fp32": 0.0, "fp16": 4.0, "bf16": 4.0}
 """The fp32 master weight, where training does not compute in fp32 anyway."""
 
 
 @dataclass(frozen=True)
-class Facts:
-    """A plan on a machine, in DeepSpeed's terms. Fractions are 0..1, stages as 0/1 masks."""
+class Facts(shared.Facts):
+    """A plan on a machine, in DeepSpeed's terms; its devices "cpu" and "nvme" are the DRAM and NVMe tiers."""
 
-    derivation: Derivation
-    cluster: Cluster
-    workload: Workload
-    plan: Plan
     knobs: Knobs = field(init=False)
     shards: Shards = field(init=False)
 
@@ -38,29 +26,6 @@ class Facts:
         model = self.workload.model
         object.__setattr__(self, "knobs", knobs(model, self.plan, self.nvme))
         object.__setattr__(self, "shards", shards(model, self.plan.dp_degree, self.element))
-
-    @cached_property
-    def gpu(self) -> str:
-        """Name of the tier that is the GPU's own memory."""
-        return next(name for name, tier in self.cluster.node.tiers.items() if tier.scope == "gpu")
-
-    @cached_property
-    def host(self) -> str | None:
-        """Name of the DRAM tier, DeepSpeed's device "cpu"."""
-        return self._tier("dram")
-
-    @cached_property
-    def nvme(self) -> str | None:
-        """Name of the NVMe tier, DeepSpeed's device "nvme"."""
-        return self._tier("nvme")
-
-    def _tier(self, medium: str) -> str | None:
-        return next((name for name, tier in self.cluster.node.tiers.items() if tier.medium == medium), None)
-
-    @cached_property
-    def element(self) -> float:
-        """Bytes of a parameter, a gradient, an activation."""
-        return ELEMENT_BYTES[self.workload.precision]
 
     @cached_property
     def master(self) -> float:
@@ -73,38 +38,9 @@ class Facts:
         return self.master + MOMENT_BYTES
 
     @cached_property
-    def params(self) -> float:
-        """All parameters of the model."""
-        return float(self.workload.model.params)
-
-    @cached_property
-    def tokens(self) -> float:
-        """Tokens per rank and micro-step."""
-        return self.derivation.apply(
-            tokens_per_rank,
-            micro_batch_size=self.plan.micro_batch_size,
-            sequence_length=float(self.workload.training.sequence_length),
-        )
-
-    @cached_property
-    def ranks(self) -> float:
-        """Ranks on one node."""
-        return minimum(float(self.cluster.node.gpus_per_node), self.plan.dp_degree)
-
-    @cached_property
     def stage3(self) -> float:
         """1 where parameters are partitioned."""
         return where(self.plan.zero_stage >= 3, 1.0, 0.0)
-
-    @cached_property
-    def full(self) -> float:
-        """1 where layers are recomputed whole."""
-        return where(self.plan.activation_checkpointing == Checkpointing.FULL, 1.0, 0.0)
-
-    @cached_property
-    def selective(self) -> float:
-        """1 where only attention is recomputed."""
-        return where(self.plan.activation_checkpointing == Checkpointing.SELECTIVE, 1.0, 0.0)
 
     @cached_property
     def sub_group(self) -> float:

@@ -12,8 +12,8 @@ from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation, ceil, maximum, minimum, where
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.gpu import gpu_ledger
 from ziplan.runtimes.deepspeed.knobs import played
-from ziplan.runtimes.deepspeed.memory import gpu_ledger
 from ziplan.runtimes.deepspeed.shards import sub_group_count
 from ziplan.runtimes.runtime import RUNNING, Axis
 from ziplan.workload.training import Workload

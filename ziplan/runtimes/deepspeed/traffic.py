@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziplan.hardware.cluster import Cluster
-from ziplan.laws.counts import attention_flops, step_flops
 from ziplan.laws.law import Derivation, where
 from ziplan.laws.memory import activation_bytes
 from ziplan.plan import Plan
@@ -22,16 +21,11 @@ from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import played
 from ziplan.runtimes.deepspeed.shards import swapped_in
 from ziplan.runtimes.runtime import Demand, Segment
+from ziplan.runtimes.shared.compute import micro_step_flops
 from ziplan.workload.training import Workload
 
 PIPELINED_BUFFERS = 12
 """`offload_optimizer.buffer_count` that reading and writing behind the update need (4 without)."""
-
-COMPUTED_SHARE = {"flash": 0.5, "eager": 1.0}
-"""Share of the full score matrix that attention computes: flash kernels skip the masked half."""
-
-SWEEPS = {"forward": 2.0, "backward": 4.0}
-"""FLOPs per parameter and token of each sweep."""
 
 GPU_ADAM_BYTES = 28.0
 """Bytes that the fused optimizer moves in HBM per parameter: gradient, master, moments, 16-bit copy."""
@@ -41,30 +35,6 @@ def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: 
     """The segments of one step, in order."""
     facts = Facts(derivation, cluster, workload, plan)
     return (_micro_step(facts), _boundary(facts), _optimizer_step(facts), _afterwards(facts))
-
-
-def _flops(f: Facts) -> float:
-    """FLOPs of one micro-step on one GPU; full checkpointing runs the layers forward once more (2 of 6)."""
-    model, training = f.workload.model, f.workload.training
-    matrices = f.derivation.apply(
-        step_flops,
-        "matrix products of one micro-step",
-        params=float(model.matmul_params) + f.full * float(model.block_matmul_params) / 3,
-        tokens_per_rank=f.tokens,
-        flops_per_param_token=SWEEPS["forward"] + SWEEPS["backward"],
-    )
-    attention = f.derivation.apply(
-        attention_flops,
-        "attention scores and values of one micro-step",
-        layer_count=float(model.attentions),
-        sequence_length=float(training.sequence_length),
-        attention_width=float(model.attention_width),
-        computed_share=COMPUTED_SHARE[training.attention] * model.causal_share + (1 - model.causal_share),
-        attention_passes=3.0 + f.full + f.selective,
-        flops_per_token_pair=4.0,
-        tokens_per_rank=f.tokens,
-    )
-    return matrices + attention
 
 
 def _micro_step(f: Facts) -> Segment:
@@ -91,7 +61,7 @@ def _micro_step(f: Facts) -> Segment:
     blocking = [Demand("gather", "gather", gather * (1 - ahead)), *(_scaled(loads, 1 - ahead))]
     beside = [Demand("gather", "gather", gather * ahead), *(_scaled(loads, ahead))]
     beside += [Demand("gradient reduce", "gather", reduce), *_gradient_copies(f), *_checkpoint_copies(f)]
-    compute = Demand("compute", "gpu", _flops(f))
+    compute = Demand("compute", "gpu", micro_step_flops(f))
     return Segment("micro-step", plan.accumulation_steps, ((*blocking, compute), (*blocking, *beside)))
 
 

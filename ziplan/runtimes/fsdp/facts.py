@@ -5,42 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ziplan.hardware.cluster import Cluster
-from ziplan.laws.counts import tokens_per_rank
-from ziplan.laws.law import Derivation, minimum, where
-from ziplan.plan import Checkpointing, Plan
+from ziplan.laws.law import where
 from ziplan.runtimes.fsdp.groups import Groups, groups
-from ziplan.workload.training import Workload
-
-ELEMENT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0}
-"""Bytes of an element in the precision that computes, gathers and reduces."""
-
-FP32_BYTES = 4.0
-"""Bytes of a sharded parameter, and of its reduced gradient."""
-
-MOMENT_BYTES = 8.0
-"""Adam's two moments in fp32, per parameter."""
+from ziplan.runtimes.shared import facts as shared
 
 
 @dataclass(frozen=True)
-class Facts:
-    """A plan on a machine, in FSDP2's terms. Fractions are 0..1, modes 0/1 masks."""
-
-    derivation: Derivation
-    cluster: Cluster
-    workload: Workload
-    plan: Plan
-
-    @cached_property
-    def gpu(self) -> str:
-        """Name of the tier that is the GPU's own memory."""
-        return next(name for name, tier in self.cluster.node.tiers.items() if tier.scope == "gpu")
-
-    @cached_property
-    def host(self) -> str | None:
-        """Name of the DRAM tier, where `CPUOffloadPolicy` puts things."""
-        tiers = self.cluster.node.tiers.items()
-        return next((name for name, tier in tiers if tier.medium == "dram"), None)
+class Facts(shared.Facts):
+    """A plan on a machine, in FSDP2's terms; `CPUOffloadPolicy` puts things on the DRAM tier."""
 
     @cached_property
     def groups(self) -> Groups:
@@ -48,39 +20,10 @@ class Facts:
         return groups(self.workload.model, self.plan.dp_degree)
 
     @cached_property
-    def element(self) -> float:
-        """Bytes of a gathered parameter, an unreduced gradient, an activation."""
-        return ELEMENT_BYTES[self.workload.precision]
-
-    @cached_property
     def offloaded(self) -> float:
         """1 where the state lives on the host, whole."""
         on_host = self.plan.placement.params.get(self.host, 0.0) if self.host else 0.0
         return where(on_host > 0, 1.0, 0.0)
-
-    @cached_property
-    def ranks(self) -> float:
-        """Ranks on one node."""
-        return minimum(float(self.cluster.node.gpus_per_node), self.plan.dp_degree)
-
-    @cached_property
-    def tokens(self) -> float:
-        """Tokens per rank and micro-step."""
-        return self.derivation.apply(
-            tokens_per_rank,
-            micro_batch_size=self.plan.micro_batch_size,
-            sequence_length=float(self.workload.training.sequence_length),
-        )
-
-    @cached_property
-    def full(self) -> float:
-        """1 where layers are recomputed whole."""
-        return where(self.plan.activation_checkpointing == Checkpointing.FULL, 1.0, 0.0)
-
-    @cached_property
-    def selective(self) -> float:
-        """1 where only attention is recomputed."""
-        return where(self.plan.activation_checkpointing == Checkpointing.SELECTIVE, 1.0, 0.0)
 
     @cached_property
     def accumulating(self) -> float:

@@ -18,19 +18,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ziplan.hardware.cluster import Cluster
-from ziplan.laws.counts import attention_flops, step_flops
 from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
 from ziplan.runtimes.fsdp import laws
-from ziplan.runtimes.fsdp.facts import FP32_BYTES, Facts
+from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.runtime import Demand, Segment
+from ziplan.runtimes.shared.compute import micro_step_flops
+from ziplan.runtimes.shared.facts import FP32_BYTES
 from ziplan.workload.training import Workload
-
-SKIPPED_SHARE = {"flash": 0.5, "eager": 0.0}
-"""Share of a causal score matrix that attention does not compute: flash kernels skip the masked half."""
-
-SWEEPS = {"forward": 2.0, "backward": 4.0}
-"""FLOPs per parameter and token of each sweep."""
 
 ADAM_BYTES = 28.0
 """Bytes that fused AdamW moves per parameter: reads gradient, parameter and moments, writes all but one."""
@@ -130,7 +125,7 @@ def _micro_step(f: Facts) -> Segment:
     reduced = moves.reduce("gradients of the layers", layers)
     down = moves.copy_out("gradients of the layers to the host", layers, alone)
     chains = (
-        [Demand("compute", "gpu", _flops(f))],
+        [Demand("compute", "gpu", micro_step_flops(f))],
         [*copies, *again, gathered_again],
         [gathered, gathered_again, reduced],
         [reduced, *down],
@@ -177,29 +172,3 @@ def _optimizer_step(f: Facts) -> Segment:
         Demand("CPU optimizer", "cpu_optimizer", updated),
     )
     return Segment("optimizer step", 1.0, (demands,))
-
-
-def _flops(f: Facts) -> float:
-    """FLOPs of one micro-step on one GPU, recomputation included."""
-    model, training = f.workload.model, f.workload.training
-    recomputed = f.full * float(model.block_matmul_params)
-    share = SWEEPS["forward"] / (SWEEPS["forward"] + SWEEPS["backward"])
-    matrices = f.derivation.apply(
-        step_flops,
-        "matrix products of one micro-step",
-        params=float(model.matmul_params) + share * recomputed,
-        tokens_per_rank=f.tokens,
-        flops_per_param_token=SWEEPS["forward"] + SWEEPS["backward"],
-    )
-    attention = f.derivation.apply(
-        attention_flops,
-        "attention scores and values of one micro-step",
-        layer_count=float(model.attentions),
-        tokens_per_rank=f.tokens,
-        sequence_length=float(training.sequence_length),
-        attention_width=float(model.attention_heads * model.head_dim),
-        computed_share=1 - SKIPPED_SHARE[training.attention] * model.causal_share,
-        attention_passes=3.0 + f.full + f.selective,
-        flops_per_token_pair=4.0,
-    )
-    return matrices + attention

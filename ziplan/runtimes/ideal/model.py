@@ -12,14 +12,16 @@ from typing import Any
 
 from ziplan.errors import CannotEmit
 from ziplan.hardware.cluster import Cluster
-from ziplan.laws.counts import attention_flops, step_flops, tokens_per_rank
-from ziplan.laws.law import Derivation, maximum, minimum, where
+from ziplan.laws.counts import tokens_per_rank
+from ziplan.laws.law import Derivation, minimum, where
 from ziplan.laws.memory import activation_bytes, logits_bytes, sharded_bytes
 from ziplan.laws.partition import allgather_bytes
 from ziplan.laws.prefetch import resident_layer_bytes
 from ziplan.laws.traffic import parameter_traffic, streamed_bytes_per_param
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes.runtime import RUNNING, Axis, Demand, Ledger, Segment
+from ziplan.runtimes.shared.compute import micro_step_flops
+from ziplan.runtimes.shared.facts import Facts
 from ziplan.workload.training import Workload
 
 PARAM_BYTES, GRAD_BYTES, STATE_BYTES = 2.0, 2.0, 12.0
@@ -30,10 +32,6 @@ PARAM_LOADS = 2.0
 
 LOGIT_BYTES = 10.0
 """Per token and vocabulary entry: 16-bit logits, their fp32 copy and the softmax."""
-
-
-def _hbm(cluster: Cluster) -> str:
-    return next(name for name, tier in cluster.node.tiers.items() if tier.scope == "gpu")
 
 
 def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
@@ -64,7 +62,7 @@ def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: P
 def _working_set(
     book: Ledger, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan
 ) -> None:
-    model, acts, hbm = workload.model, workload.activations, _hbm(cluster)
+    model, acts, hbm = workload.model, workload.activations, cluster.node.gpu_tier
     layers = derivation.apply(
         resident_layer_bytes,
         "layer in use and layers ahead",
@@ -133,7 +131,7 @@ def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: 
         allgather_bytes, "received from other ranks", gathered_bytes=climbed, dp_degree=plan.dp_degree
     )
     chains = [
-        (Demand("compute", "gpu", _flops(derivation, workload, plan)),),
+        (Demand("compute", "gpu", micro_step_flops(Facts(derivation, cluster, workload, plan))),),
         (Demand("gather", "gather", gathered),),
         *(chain for name in _outer(cluster) for chain in _streams(plan, name, climbed)),
     ]
@@ -154,32 +152,6 @@ def _streams(plan: Plan, tier: str, climbed: float) -> list[tuple[Demand, ...]]:
     ]
 
 
-def _flops(derivation: Derivation, workload: Workload, plan: Plan) -> float:
-    model, training = workload.model, workload.training
-    recomputed = _mode(plan, Checkpointing.FULL)
-    tokens = _tokens(derivation, workload, plan)
-    matrices = derivation.apply(
-        step_flops,
-        "matrix products of one micro-step",
-        params=float(model.matmul_params),
-        tokens_per_rank=tokens,
-        flops_per_param_token=6.0 + 2.0 * recomputed,
-    )
-    attention = derivation.apply(
-        attention_flops,
-        "attention in one micro-step",
-        layer_count=float(model.attentions),
-        tokens_per_rank=tokens,
-        sequence_length=float(training.sequence_length),
-        attention_width=float(model.attention_width),
-        computed_share=(0.5 if training.attention == "flash" else 1.0) * model.causal_share
-        + (1 - model.causal_share),
-        attention_passes=3.0 + maximum(recomputed, _mode(plan, Checkpointing.SELECTIVE)),
-        flops_per_token_pair=4.0,
-    )
-    return matrices + attention
-
-
 def _pass(cluster: Cluster, workload: Workload, plan: Plan) -> Segment:
     """Adam reads and writes 12 bytes per parameter where the state lives, and updates beside it."""
     params = float(workload.model.params)
@@ -187,8 +159,8 @@ def _pass(cluster: Cluster, workload: Workload, plan: Plan) -> Segment:
     demands = [
         Demand(
             "GPU optimizer",
-            f"{_hbm(cluster)}.read",
-            _state(plan, _hbm(cluster)) * 2 * STATE_BYTES * params / plan.dp_degree,
+            f"{cluster.node.gpu_tier}.read",
+            _state(plan, cluster.node.gpu_tier) * 2 * STATE_BYTES * params / plan.dp_degree,
         )
     ]
     updating = 0.0
@@ -212,11 +184,11 @@ def _state(plan: Plan, tier: str) -> float:
 
 def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Sequence[Axis]:
     """Every home of parameters and of gradients with the optimizer; depth and tiles."""
-    names = list(cluster.node.tiers)
+    names, gpu = list(cluster.node.tiers), {cluster.node.gpu_tier: 1.0}
     fixed = workload.training.activation_checkpointing
     modes = ("none", "full") if fixed == "auto" else (fixed,)
     homes: list[Mapping[str, Any]] = [
-        {"zero_stage": 3.0, "placement": Placement({p: 1.0}, {o: 1.0}, {o: 1.0}, {_hbm(cluster): 1.0})}
+        {"zero_stage": 3.0, "placement": Placement({p: 1.0}, {o: 1.0}, {o: 1.0}, gpu)}
         for p in names
         for o in names
     ]

@@ -1,0 +1,150 @@
+"""GPU memory under DeepSpeed, line by line, as its source allocates it."""
+
+from __future__ import annotations
+
+from ziplan.laws.law import where
+from ziplan.laws.memory import held_bytes
+from ziplan.runtimes.deepspeed import laws
+from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.knobs import PERSISTENCE_THRESHOLD, largest_tensor, played
+from ziplan.runtimes.runtime import RUNNING, Ledger
+from ziplan.runtimes.shared import memory as shared
+from ziplan.workload.model import Model
+
+NORM_BYTES, NORM_CHUNK = 8.0, 2.5e8
+"""`_constant_buffered_norm2`: fp64, at most 250,000,000 elements at a time."""
+
+
+def gpu_ledger(facts: Facts) -> Ledger:
+    """The lines of one GPU's memory alone."""
+    book = Ledger(facts.derivation)
+    for chapter in (_states, _buffers, _step):
+        chapter(book, facts)
+    shared.add_activations(book, facts, kept_on_gpu=1 - facts.full * facts.checkpoints_on(facts.host))
+    shared.add_logits(book, facts)
+    shared.add_gpu_overhead(book, facts)
+    return book
+
+
+def _states(book: Ledger, f: Facts) -> None:
+    apply, plan = f.derivation.apply, f.plan
+    resident = apply(
+        laws.resident_param_bytes,
+        "parameters on the GPU",
+        zero_stage=plan.zero_stage,
+        params=f.params,
+        owned_params=f.shards.owned,
+        param_bytes_per_param=f.element,
+        share=f.params_on(f.gpu),
+    )
+    book.add("parameters", f.gpu, RUNNING, resident, knob="zero_optimization.stage, offload_param")
+    flatten = where(plan.zero_stage < 3, 1.0, 0.0) * resident
+    book.add("flattening the parameters", f.gpu, ("init",), flatten, low=0.0, knob="zero_optimization.stage")
+    gradients = apply(
+        laws.resident_grad_bytes,
+        "gradients on the GPU",
+        zero_stage=plan.zero_stage,
+        params=f.params,
+        grad_bytes_per_param=f.element,
+        dp_degree=plan.dp_degree,
+        share=1 - f.optimizer_off_gpu,
+    )
+    book.add(
+        "gradients", f.gpu, ("backward", "step"), gradients, knob="zero_optimization.stage, offload_optimizer"
+    )
+    states = apply(
+        laws.resident_optimizer_bytes,
+        "master weights and moments on the GPU",
+        zero_stage=plan.zero_stage,
+        params=f.params,
+        optimizer_state_bytes_per_param=f.states,
+        dp_degree=plan.dp_degree,
+        share=f.optimizer_on(f.gpu),
+    )
+    book.add("optimizer state", f.gpu, RUNNING, states, knob="offload_optimizer.device, ratio")
+
+
+def _buffers(book: Ledger, f: Facts) -> None:
+    apply, plan, model, settings = f.derivation.apply, f.plan, f.workload.model, f.knobs
+    live = apply(
+        laws.gathered_param_bytes,
+        "most parameters gathered at once",
+        zero_stage=plan.zero_stage,
+        live_params=played(model, plan, settings, lambda fetched, _: fetched.peak_live) / plan.tile_count
+        + _persistent(model),
+        param_bytes_per_param=f.element,
+    )
+    book.add("gathered parameters", f.gpu, ("forward", "backward"), live, knob="stage3_max_live_parameters")
+    coalesced = apply(
+        laws.coalesced_fetch_bytes,
+        "flat buffer of the largest gather",
+        zero_stage=plan.zero_stage,
+        fetched_params=played(model, plan, settings, lambda fetched, _: fetched.largest_fetch)
+        / plan.tile_count,
+        param_bytes_per_param=f.element,
+        dp_degree=plan.dp_degree,
+    )
+    book.add(
+        "gather buffer",
+        f.gpu,
+        ("forward", "backward"),
+        coalesced,
+        low=0.0,
+        knob="stage3_prefetch_bucket_size",
+    )
+    bucket = apply(
+        laws.reduce_bucket_bytes,
+        "reduce bucket",
+        zero_stage=plan.zero_stage,
+        reduce_bucket_params=settings.reduce_bucket,
+        grad_bytes_per_param=f.element,
+        bucket_count=2.0,
+    )
+    book.add("reduce buckets", f.gpu, RUNNING, bucket, low=bucket / 2, knob="reduce_bucket_size")
+    whole = apply(
+        held_bytes,
+        "gradient of the largest tensor before it is reduced",
+        params=float(largest_tensor(model)) / plan.tile_count,
+        state_bytes_per_param=f.element,
+        share=where(plan.zero_stage >= 2, 1.0, 0.0),
+        ranks_per_instance=1.0,
+    )
+    book.add(
+        "gradient of the largest tensor", f.gpu, ("backward",), whole, knob="the model's vocabulary and width"
+    )
+
+
+def _persistent(model: Model) -> float:
+    return float(sum(n * count for n, count, _ in model.tensors if n <= PERSISTENCE_THRESHOLD))
+
+
+def _step(book: Ledger, f: Facts) -> None:
+    apply = f.derivation.apply
+    gradient = apply(
+        laws.step_gradient_bytes,
+        "fp32 gradient of one sub-group",
+        stepped_params=f.sub_group,
+        grad_bytes_per_param=f.element,
+        fp32_bytes_per_param=4.0,
+        share=where(f.optimizer_on(f.gpu) > 0, 1.0, 0.0),
+    )
+    book.add("gradient of one sub-group", f.gpu, ("step",), gradient, knob="sub_group_size")
+    norm = apply(
+        laws.gradient_norm_bytes,
+        "fp64 copy for the gradient norm",
+        largest_shard_params=f.shards.largest,
+        norm_bytes_per_param=NORM_BYTES,
+        norm_chunk=NORM_CHUNK,
+    )
+    book.add("gradient norm", f.gpu, ("step",), f.stage3 * norm, knob="gradient_clipping")
+    kept = apply(
+        held_bytes,
+        "fp32 gradients too small or unaligned to swap",
+        params=f.shards.unswapped_gradients,
+        state_bytes_per_param=4.0,
+        share=f.swaps_optimizer,
+        ranks_per_instance=1.0,
+    )
+    book.add(
+        "gradients that cannot swap", f.gpu, ("backward", "step"), kept, knob="aio.block_size, dp_degree"
+    )

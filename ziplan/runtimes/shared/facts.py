@@ -1,0 +1,80 @@
+"""What a ledger and a step program both need to know of a plan on a machine, worked out once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.counts import tokens_per_rank
+from ziplan.laws.law import Derivation, minimum, where
+from ziplan.plan import Checkpointing, Plan
+from ziplan.workload.training import Workload
+
+ELEMENT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0}
+"""Bytes of an element in the precision that computes: parameters in use, gradients, activations."""
+
+FP32_BYTES = 4.0
+"""Bytes of an fp32 element."""
+
+MOMENT_BYTES = 8.0
+"""Adam's two moments in fp32, per parameter."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A plan on a machine. Fractions are 0..1, modes 0/1 masks."""
+
+    derivation: Derivation
+    cluster: Cluster
+    workload: Workload
+    plan: Plan
+
+    @cached_property
+    def gpu(self) -> str:
+        """Name of the tier that is the GPU's own memory."""
+        return self.cluster.node.gpu_tier
+
+    @cached_property
+    def host(self) -> str | None:
+        """Name of the DRAM tier."""
+        return self.cluster.node.tier_of("dram")
+
+    @cached_property
+    def nvme(self) -> str | None:
+        """Name of the NVMe tier."""
+        return self.cluster.node.tier_of("nvme")
+
+    @cached_property
+    def element(self) -> float:
+        """Bytes of a parameter in use, a gradient, an activation."""
+        return ELEMENT_BYTES[self.workload.precision]
+
+    @cached_property
+    def params(self) -> float:
+        """All parameters of the model."""
+        return float(self.workload.model.params)
+
+    @cached_property
+    def ranks(self) -> float:
+        """Ranks on one node."""
+        return minimum(float(self.cluster.node.gpus_per_node), self.plan.dp_degree)
+
+    @cached_property
+    def tokens(self) -> float:
+        """Tokens per rank and micro-step."""
+        return self.derivation.apply(
+            tokens_per_rank,
+            micro_batch_size=self.plan.micro_batch_size,
+            sequence_length=float(self.workload.training.sequence_length),
+        )
+
+    @cached_property
+    def full(self) -> float:
+        """1 where layers are recomputed whole."""
+        return where(self.plan.activation_checkpointing == Checkpointing.FULL, 1.0, 0.0)
+
+    @cached_property
+    def selective(self) -> float:
+        """1 where only attention is recomputed."""
+        return where(self.plan.activation_checkpointing == Checkpointing.SELECTIVE, 1.0, 0.0)

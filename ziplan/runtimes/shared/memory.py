@@ -1,0 +1,101 @@
+"""Ledger lines that are the model's, PyTorch's or the process's own, whatever the runtime."""
+
+from __future__ import annotations
+
+from ziplan.laws.law import where
+from ziplan.laws.memory import activation_bytes, allocator_slack, logits_bytes
+from ziplan.runtimes.runtime import RUNNING, TRAINING, Ledger
+from ziplan.runtimes.shared.facts import Facts
+
+CUDA_CONTEXT = (0.4e9, 1.2e9)
+"""Bytes of a CUDA context with its loaded kernels, by GPU and library version."""
+
+COLLECTIVE_BUFFERS = (0.1e9, 1.0e9)
+"""Bytes of NCCL's channels on each GPU, when there is more than one."""
+
+ALLOCATOR_SLACK = 0.04
+"""Share of a GPU's memory that PyTorch's allocator may hold without using it."""
+
+PROCESS = (1.5e9, 4.0e9)
+"""Resident host bytes of one training process before any model state: libraries, contexts, workers."""
+
+LOGIT_BYTES = (6.0, 14.0)
+"""Per token and vocabulary entry, from a loss fused with its softmax (16-bit logits and one fp32 copy) to
+separate tensors: 16-bit logits, their fp32 copy, the log-softmax and its gradient."""
+
+BATCH_KNOB = "micro_batch_size, sequence_length, activation_checkpointing"
+LOGITS_KNOB = "micro_batch_size, sequence_length, the vocabulary"
+
+
+def add_activations(book: Ledger, f: Facts, kept_on_gpu: float = 1.0) -> None:
+    """What forward keeps for backward, what backward recomputes, and the gradients that flow between layers.
+
+    `kept_on_gpu` is the fraction of the kept activations that stays on the GPU.
+    """
+    acts, model = f.workload.activations, f.workload.model
+    sequence, layers = float(f.workload.training.sequence_length), float(model.layer_count)
+    scores = (acts.attention_scores_low * sequence, acts.attention_scores_high * sequence)
+    whole = (acts.none_low + scores[0], acts.none_high + scores[1])
+    modes = zip((acts.selective_low, acts.selective_high), whole, strict=True)
+    kept = [_by_mode(f, f.element * model.d_model, selective, none) for selective, none in modes]
+    low, high = (_of_tokens(f, "activations kept for backward", layers, each, kept_on_gpu) for each in kept)
+    book.add("activations", f.gpu, ("forward", "backward"), high, low=low, knob=BATCH_KNOB)
+    again = [f.full * none + f.selective * score for none, score in zip(whole, scores, strict=True)]
+    low, high = (_of_tokens(f, "one layer recomputed", 1.0, each) for each in again)
+    book.add("recomputed layer", f.gpu, ("backward",), high, low=low, knob=BATCH_KNOB)
+    wide = [o.token_features for o in model.operators if o.block and o.kind in ("linear", "experts")]
+    flowing = _of_tokens(f, "gradients of activations in flight", 1.0, f.element * 2 * float(max(wide)))
+    book.add("activation gradients", f.gpu, ("backward",), flowing, low=flowing / 2, knob=BATCH_KNOB)
+
+
+def _by_mode(f: Facts, full: float, selective: float, none: float) -> float:
+    return f.full * full + f.selective * selective + (1 - f.full - f.selective) * none
+
+
+def _of_tokens(f: Facts, label: str, layers: float, per_token: float, share: float = 1.0) -> float:
+    """Bytes of one rank's tokens in so many layers."""
+    return f.derivation.apply(
+        activation_bytes,
+        label,
+        tokens_per_rank=f.tokens,
+        layer_count=layers,
+        activation_bytes_per_token=per_token,
+        share=share,
+        ranks_per_instance=1.0,
+    )
+
+
+def add_logits(book: Ledger, f: Facts) -> None:
+    """Logits and loss, and the logits that the model's output still holds during backward."""
+    model = f.workload.model
+    low, high, held = (
+        f.derivation.apply(
+            logits_bytes,
+            "logits and loss",
+            tokens_per_rank=f.tokens,
+            vocab_size=model.logits_share * float(model.vocab_size),
+            logit_bytes_per_token=per_token,
+        )
+        for per_token in (*LOGIT_BYTES, f.element)
+    )
+    book.add("logits and loss", f.gpu, ("forward",), high, low=low, knob=LOGITS_KNOB)
+    book.add("logits held by the output", f.gpu, ("backward",), held, low=0.0, knob=LOGITS_KNOB)
+
+
+def add_gpu_overhead(book: Ledger, f: Facts) -> None:
+    """What the driver, NCCL and PyTorch's allocator take."""
+    low, high = CUDA_CONTEXT
+    book.add("CUDA context", f.gpu, ("load", *RUNNING), high, low=low)
+    many = where(f.plan.dp_degree > 1, 1.0, 0.0)
+    low, high = COLLECTIVE_BUFFERS
+    book.add("collective buffers", f.gpu, RUNNING, many * high, low=many * low, knob="NCCL_BUFFSIZE")
+    capacity = f.cluster.node.tiers[f.gpu].capacity
+    slack = f.derivation.apply(allocator_slack, "allocator slack", capacity=capacity, share=ALLOCATOR_SLACK)
+    book.add("allocator slack", f.gpu, TRAINING, slack, low=0.0, knob="PYTORCH_ALLOC_CONF")
+
+
+def add_processes(book: Ledger, f: Facts, host: str) -> None:
+    """What every training process takes of its node's memory before any model."""
+    low, high = PROCESS
+    every = ("load", *RUNNING)
+    book.add("processes and libraries", host, every, f.ranks * high, low=f.ranks * low, knob="ranks per node")
