@@ -9,6 +9,7 @@ import pytest
 from cli.runs import FIT, ziplan
 from report.answers import answer
 
+from ziplan.cli.folder import digest
 from ziplan.errors import CannotEmit
 from ziplan.files import read
 from ziplan.report.figures import placement_of
@@ -91,6 +92,84 @@ def test_out_replaces_what_is_there(answers, capsys, tmp_path):
     assert ziplan(capsys, *FIT, "--out", tmp_path).code == 0
     assert json.loads((tmp_path / "handmade.json").read_text()) == {"stage": 3}
     assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_out_removes_what_an_earlier_plan_wrote_there_and_nothing_else(
+    answers, capsys, tmp_path, monkeypatch
+):
+    answers("fits")
+    runtime = type(answer().problem.runtime)
+    emitted = {
+        "handmade.json": "{}",
+        ".hidden_env": "A=1",
+        "launch.sbatch": "#",
+        "edited.sh": "#",
+        "linked": "#",
+    }
+    monkeypatch.setattr(runtime, "emit", lambda *_, **__: emitted)
+    assert ziplan(capsys, *FIT, "--out", tmp_path).code == 0
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "edited.sh").write_text("# by me")
+    (tmp_path / "linked").unlink()
+    (tmp_path / "linked").symlink_to(tmp_path / "mine.txt")
+    monkeypatch.setattr(runtime, "emit", lambda *_, **__: {"handmade.json": "{}"})
+    ran = ziplan(capsys, *FIT, "--out", tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["edited.sh", "handmade.json", "linked", "mine.txt", "plan.yaml"]
+    assert "removed, of an earlier plan: .hidden_env, launch.sbatch" in " ".join(ran.out.split())
+    assert "edited.sh is of an earlier plan and was changed since" in ran.err
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("planted", ["not: [a, plan", "schema: ziplan.plan/1", "files: {../mine.txt: x}"])
+def test_a_plan_file_that_is_none_makes_nothing_go(planted, answers, capsys, tmp_path):
+    answers("fits")
+    (tmp_path / "mine.txt").write_text("mine")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "plan.yaml").write_text(planted)
+    assert ziplan(capsys, *FIT, "--out", folder).code == 0
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_out_with_a_path_in_the_list_of_files_leaves_it_alone(answers, capsys, tmp_path):
+    answers("fits")
+    folder = tmp_path / "run"
+    (tmp_path / "mine.txt").write_text("mine")
+    assert ziplan(capsys, *FIT, "--out", folder).code == 0
+    path = folder / "plan.yaml"
+    path.write_text(path.read_text().replace("  handmade.json:", f"  {digest(b'mine')}: x\n  ../mine.txt:"))
+    assert ziplan(capsys, *FIT, "--out", folder).code == 0
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_files_of_an_earlier_plan_are_told_where_the_new_one_does_not_fit(answers, capsys, tmp_path):
+    answers("fits")
+    assert ziplan(capsys, *FIT, "--out", tmp_path).code == 0
+    answers("does_not_fit")
+    ran = ziplan(capsys, *FIT, "--out", tmp_path)
+    assert f"{tmp_path} keeps those of an earlier plan".replace(" ", "") in "".join(ran.out.split())
+    assert sorted(os.listdir(tmp_path)) == ["handmade.json", "plan.yaml"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (*FIT, "--out", ""),
+        (*FIT, "--out", "  "),
+        (*FIT, "-o", ""),
+        (*FIT, "--nvme-path", ""),
+        ("limits", *FIT[1:], "-o", ""),
+        ("validate", "-o", ""),
+        ("validate", ""),
+        ("init", ""),
+    ],
+)
+def test_an_empty_path_is_refused_and_nothing_written(arguments, answers, capsys, tmp_path, monkeypatch):
+    answers("fits")
+    monkeypatch.chdir(tmp_path)
+    ran = ziplan(capsys, *arguments)
+    assert (ran.code, ran.out, os.listdir(tmp_path)) == (2, "", [])
+    assert "is empty" in ran.err
 
 
 def test_out_refuses_a_file(answers, capsys, tmp_path):
@@ -209,8 +288,11 @@ def test_the_emitter_is_told_of_trainer_and_drives(answers, capsys, monkeypatch)
     assert told == [{}, {}, {"trainer": "accelerate", "nvme_path": "/mnt/drives"}]
 
 
-def test_an_empty_path_of_drives_is_refused(answers, capsys):
+@pytest.mark.parametrize("path", ["", " ", "drives", "./drives", "~/drives", "/drives\n", "/a\x1b[31m"])
+def test_a_path_of_drives_is_absolute_and_plain_text(path, answers, capsys):
     answers("fits")
-    ran = ziplan(capsys, *FIT, "--nvme-path", "")
+    ran = ziplan(capsys, *FIT, "--nvme-path", path)
     assert (ran.code, ran.out) == (2, "")
-    assert "--nvme-path is empty" in ran.err
+    assert "--nvme-path" in ran.err
+    assert "for example --nvme-path /local_nvme" in ran.err
+    assert "\x1b" not in ran.err

@@ -7,7 +7,7 @@ from ziplan.errors import BadInput
 from ziplan.files import read
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.report.figures import placement_of
-from ziplan.report.plan_file import load_plan, plan_yaml
+from ziplan.report.plan_file import load_plan, plan_yaml, written_beside
 
 OTHER = Plan(
     dp_degree=8,
@@ -37,6 +37,17 @@ def test_it_reads_like_a_plan():
     assert text.startswith("# llama on a box\nschema: ziplan.plan/1\nruntime: handmade\n")
     assert "activation_checkpointing: full\n" in text
     assert "  optimizer: {dram: 0.75, hbm: 0.25}\n" in text
+
+
+def test_it_lists_what_was_written_beside_it(tmp_path):
+    path = tmp_path / "plan.yaml"
+    files = {".deepspeed_env": "a" * 64, "ds_config.json": "b" * 64}
+    path.write_text(plan_yaml(plan(), "handmade", "a test", files))
+    assert written_beside(read(path)) == files
+    assert placement_of(load_plan(read(path))) == placement_of(plan())
+    path.write_text(plan_yaml(plan(), "handmade", "a test", {"../mine.txt": "a" * 64}))
+    with pytest.raises(BadInput, match=r"names of files in this folder, not '\.\./mine\.txt'"):
+        written_beside(read(path))
 
 
 def test_every_mistake_has_its_place(tmp_path):

@@ -9,7 +9,7 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.inputs import Request, answer_to, training_settings
-from ziplan.cli.output import save, save_all, show, warn, width, write
+from ziplan.cli.output import save, show, warn, width, write
 from ziplan.errors import BadInput, CannotEmit, ExitCode
 
 if TYPE_CHECKING:
@@ -39,10 +39,7 @@ def fit(
     json: options.JsonOption = False,
     format: options.FormatOption = options.Format.TEXT,
     output: options.OutputOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Write the runtime's files and plan.yaml to DIR."),
-    ] = None,
+    out: options.OutOption = None,
     trainer: options.TrainerOption = options.Trainer.NONE,
     nvme_path: options.NvmePathOption = None,
     on_tight: Annotated[
@@ -89,20 +86,35 @@ def exit_code(verdict: str, on_tight: options.Outcome, on_unknown: options.Outco
 
 def _emitting(trainer: options.Trainer, nvme_path: str | None) -> dict[str, str]:
     """What the runtime's emitter is told beyond its defaults."""
-    if nvme_path is not None and not nvme_path.strip():
-        raise BadInput.of("--nvme-path is empty", help="for example --nvme-path /local_nvme")
+    if nvme_path is not None:
+        _mounted(nvme_path)
     asked = {} if trainer is options.Trainer.NONE else {"trainer": trainer.value}
     return asked if nvme_path is None else {**asked, "nvme_path": nvme_path}
 
 
+def _mounted(path: str) -> None:
+    """Refuse what cannot be the same place on every node: each process starts in a folder of its own."""
+    if not path.strip():
+        wrong = "is empty"
+    elif not path.isprintable():
+        wrong = f"has the character {next(c for c in path if not c.isprintable())!a}"
+    elif not path.startswith("/"):
+        wrong = f"{path!r:.80} is not an absolute path"
+    else:
+        return
+    raise BadInput.of(f"--nvme-path {wrong}", help="for example --nvme-path /local_nvme")
+
+
 def _files(answer: Answer, out: Path | None, emitting: dict[str, str]) -> tuple[dict[str, str], Written]:
     """The files that run the plan, and what became of them."""
+    from ziplan.cli.folder import PLAN_FILE, digest, has_plan, write_plan
     from ziplan.report.plan_file import plan_yaml
     from ziplan.report.text import Written
 
     best, problem = answer.best, answer.problem
     if best.verdict == "does_not_fit":
-        return {}, Written(why_not="a plan that does not fit is not written out" if out else "")
+        kept = f"; {out} keeps those of an earlier plan" if out is not None and has_plan(out) else ""
+        return {}, Written(why_not=f"a plan that does not fit is not written out{kept}" if out else "")
     try:
         files = dict(problem.runtime.emit(problem.cluster, problem.workload, best.plan, **emitting))
     except CannotEmit as error:
@@ -110,10 +122,12 @@ def _files(answer: Answer, out: Path | None, emitting: dict[str, str]) -> tuple[
             raise
         return {}, Written(why_not=str(error))
     about = f"{problem.workload.model.name} on {problem.cluster.label}, planned by ziplan"
-    files["plan.yaml"] = plan_yaml(best.plan, problem.runtime.NAME, about)
-    if out is not None:
-        save_all(out, files)
-    return files, Written(names=list(files), folder=str(out) if out is not None else "")
+    digests = {name: digest(text.encode()) for name, text in files.items()}
+    files[PLAN_FILE] = plan_yaml(best.plan, problem.runtime.NAME, about, digests)
+    if out is None:
+        return files, Written(names=list(files))
+    removed = write_plan(out, files)
+    return files, Written(names=list(files), folder=str(out), removed=removed)
 
 
 def _deliver(

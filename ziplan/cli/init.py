@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ziplan.cli import options
 from ziplan.cli.output import save_all, write
 from ziplan.errors import BadInput
 
@@ -50,9 +51,15 @@ def starting_files() -> dict[str, str]:
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write. Default: here.")] = Path(),
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="DIR", parser=options.a_path, help="Where to write. Default: here.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Write a commented model.yaml and cluster.yaml to start from; nothing is overwritten."""
+    folder = folder or Path()
     files = starting_files()
     taken = [name for name in files if (folder / name).exists()]
     if taken:

@@ -101,6 +101,13 @@ def _runtimes() -> Iterable[str]:
     return runtime_names()
 
 
+def a_path(text: str) -> Path:
+    """A path that somebody wrote; an empty one, as an unset variable of a shell leaves it, is refused."""
+    if not text.strip():
+        raise typer.BadParameter("is empty, expected a path (`.` is this folder)")
+    return Path(text)
+
+
 def _option(*names: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, show_default=False, **more)
 
@@ -175,5 +182,10 @@ FormatOption = Annotated[
     Format, _option("--format", envvar="ZIPLAN_FORMAT", help="Form of the answer. Default: text.")
 ]
 OutputOption = Annotated[
-    Path | None, _option("--output", "-o", metavar="FILE", help="Write the answer to FILE, not to stdout.")
+    Path | None,
+    _option("--output", "-o", metavar="FILE", parser=a_path, help="Write the answer to FILE, not to stdout."),
+]
+OutOption = Annotated[
+    Path | None,
+    _option("--out", metavar="DIR", parser=a_path, help="Write the runtime's files and plan.yaml to DIR."),
 ]

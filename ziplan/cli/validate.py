@@ -18,7 +18,8 @@ def validate(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FILES]...",
+            metavar="FILES",
+            parser=options.a_path,
             help="Files of measured runs (ziplan.measurement/1). Default: the shipped published runs.",
             show_default=False,
         ),

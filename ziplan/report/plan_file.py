@@ -26,6 +26,7 @@ COMMENTS = {
     "tile_count": "pieces that the widest operators run in",
     "sub_group_params": "parameters that one rank's optimizer updates at a time",
 }
+BESIDE = "files that were written beside this one; another --out to this folder removes those it lacks"
 
 
 def _adding_up(parts: dict[str, float]) -> dict[str, float]:
@@ -34,6 +35,13 @@ def _adding_up(parts: dict[str, float]) -> dict[str, float]:
     return parts
 
 
+def _names(files: dict[str, str]) -> dict[str, str]:
+    if odd := [name for name in files if "/" in name or "\\" in name or name in ("", ".", "..")]:
+        raise ValueError(f"expected names of files in this folder, not {odd[0]!r:.60}")
+    return files
+
+
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Fractions = Annotated[dict[str, float], AfterValidator(_adding_up)]
 
 
@@ -68,15 +76,19 @@ class PlanFile(BaseModel):
     sub_group_params: float = Field(gt=0)
     param_buffer_count: int = Field(default=0, ge=0)
     optimizer_buffer_count: int = Field(default=0, ge=0)
+    files: Annotated[dict[str, Digest], AfterValidator(_names)] = Field(default_factory=dict)
+    """SHA-256 of each file that was written beside this one, by name."""
 
 
-def plan_yaml(plan: Plan, runtime: str, about: str) -> str:
-    """The text of a plan.yaml; `about` says what the plan is for."""
+def plan_yaml(plan: Plan, runtime: str, about: str, files: Mapping[str, str] | None = None) -> str:
+    """The text of a plan.yaml; `about` says what the plan is for, `files` has the digests of the others."""
     lines = [f"# {about}", f"schema: {SCHEMA}", f"runtime: {runtime}"]
     for key, value in plan_object(plan).items():
         if key in COMMENTS:
             lines.append(f"# {COMMENTS[key]}")
         lines += _placement(value) if key == "placement" else [f"{key}: {value}"]
+    if files:
+        lines += [f"# {BESIDE}", "files:", *(f"  {name}: {digest}" for name, digest in files.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -94,7 +106,14 @@ def load_plan(document: Document) -> Plan:
     from ziplan.files import validate
 
     written = validate(document, PlanFile)
-    values: dict[str, Any] = written.model_dump(exclude={"schema_name", "runtime"})
+    values: dict[str, Any] = written.model_dump(exclude={"schema_name", "runtime", "files"})
     values["placement"] = Placement(**values["placement"])
     values["activation_checkpointing"] = Checkpointing.named(values["activation_checkpointing"])
     return Plan(**values)
+
+
+def written_beside(document: Document) -> dict[str, str]:
+    """Name to SHA-256 of what a plan.yaml says was written beside it; BadInput where it is no plan."""
+    from ziplan.files import validate
+
+    return dict(validate(document, PlanFile).files)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ziplan.estimate import Estimate
 from ziplan.report.figures import Place, interval, kinds_of_inputs, lacking, tightest
@@ -24,12 +24,15 @@ TERM_SHARE = 0.005
 
 @dataclass(frozen=True)
 class Written:
-    """What became of the files: their names, the folder if they were written, why not otherwise."""
+    """What became of the files: their names, the folder if they were written, why not otherwise.
+
+    `removed` are files of an earlier plan that stood in the folder.
+    """
 
     names: Sequence[str] = ()
     folder: str = ""
     why_not: str = ""
-    said: Sequence[str] = field(default_factory=tuple)
+    removed: Sequence[str] = ()
 
 
 def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
@@ -49,7 +52,7 @@ def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
         *_change(answer.changes, best),
         *_files(written),
         _inputs(best),
-        *(Paragraph("note", note, droppable=True) for note in (*answer.notes, *written.said)),
+        *(Paragraph("note", note, droppable=True) for note in answer.notes),
     ]
     return laid_out(blocks, width, LONGEST)
 
@@ -145,7 +148,8 @@ def _change(changes: Sequence[Change], estimate: Estimate) -> list[Paragraph]:
 def _files(written: Written) -> list[Paragraph]:
     names = ", ".join(written.names)
     if written.folder:
-        return [Paragraph("files", f"{names} written to {written.folder}")]
+        gone = f"; removed, of an earlier plan: {', '.join(written.removed)}" if written.removed else ""
+        return [Paragraph("files", f"{names} written to {written.folder}{gone}")]
     if written.why_not:
         return [Paragraph("files", f"none: {written.why_not}")]
     return [Paragraph("files", f"none written; --out DIR writes {names}")] if names else []
