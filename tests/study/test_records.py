@@ -1,5 +1,7 @@
 """Files of measurements: what they may say, and where a mistake is pointed at."""
 
+import json
+
 import jsonschema
 import pytest
 from study.runs import write
@@ -27,6 +29,11 @@ def _complaint(folder, **changes):
         ({"measured": {"flops_per_s_per_gpu": 45e12}}, "go together", '"measured"'),
         ({"measured": {"step_time_s": 1, "convention": "model"}}, "go together", '"measured"'),
         ({"measured": {"step_time_s": 1, "outcome": "oom"}}, "has no step_time_s", '"measured"'),
+        ({"measured": {"outcome": "fits", "tier": "hbm"}}, "goes with outcome: oom", '"measured"'),
+        ({"measured": {"outcome": "fits", "phase": "init"}}, "goes with oom or peak_bytes", '"measured"'),
+        ({"measured": {"outcome": "oom", "peak_bytes": {"hbm": 1e9}}}, "no peak_bytes", '"measured"'),
+        ({"measured": {"outcome": "oom", "tier": "vram"}}, "hbm", '"vram"'),
+        ({"measured": {"outcome": "oom", "phase": ["init", "train"]}}, "backward", "train"),
         ({"measured.step_time_s": -1}, "must be greater than 0", "-1"),
         ({"measured.step_tim": 1}, "unknown key `step_tim`", "step_tim"),
         ({"model": None}, "name one model", "{"),
@@ -93,3 +100,62 @@ def test_timed_is_having_a_rate(tmp_path):
     path = write(tmp_path, {"measured": {"outcome": "oom"}})
     assert not any(record.entry.measured.timed for record in load_records([path]))
     assert set(RATES) <= set(load_records([path])[0].entry.measured.model_dump())
+
+
+def _omitted(folder, **changes):
+    """A file that lists one run as unpredictable."""
+    entry = {
+        "id": "quantised",
+        "locator": "issue 1",
+        "outcome": "oom",
+        "tier": "hbm",
+        "reason": "4-bit weights",
+    }
+    document = {
+        "schema": "ziplan.measurement/1",
+        "source": {"title": "A test", "url": "https://example.org"},
+        "unpredictable": [entry | changes],
+    }
+    path = folder / "omitted.yaml"
+    path.write_text(json.dumps(document, indent=2))
+    return path
+
+
+def test_a_run_may_be_listed_with_the_reason_why_not(tmp_path):
+    answer = validation([write(tmp_path, {}), _omitted(tmp_path, url="https://example.org/1")])
+    (each,) = answer.unpredicted
+    assert (each.id, each.reason, each.outcome, each.tier) == ("quantised", "4-bit weights", "oom", "hbm")
+    assert (each.url, each.own_url) == ("https://example.org", "https://example.org/1")
+    assert not load_records([_omitted(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"reason": ""}, "reason"),
+        ({"outcome": "slow"}, "config_error"),
+        ({"id": "run-0"}, "is also a record of"),
+    ],
+)
+def test_a_mistake_in_such_a_listing_is_pointed_at(tmp_path, changes, said):
+    with pytest.raises(BadInput) as raised:
+        validation([write(tmp_path, {}), _omitted(tmp_path, **changes)])
+    (problem,) = raised.value.problems
+    assert said in problem.message
+    assert problem.file.endswith("omitted.yaml")
+    assert problem.line > 0
+
+
+def test_a_file_has_some_run(tmp_path):
+    path = tmp_path / "empty.yaml"
+    path.write_text(
+        'schema: ziplan.measurement/1\nsource: {title: A, url: "https://example.org"}\nrecords: []\n'
+    )
+    with pytest.raises(BadInput, match="no run"):
+        load_records([path])
+
+
+def test_a_phase_may_be_one_or_several(tmp_path):
+    ends = [{"outcome": "oom", "tier": "hbm", "phase": phase} for phase in ("init", ["forward", "backward"])]
+    records = load_records([write(tmp_path, *({"measured": end} for end in ends))])
+    assert [record.entry.measured.phase for record in records] == [("init",), ("forward", "backward")]

@@ -14,7 +14,9 @@ from ziplan.hardware.profiles import load_cluster
 from ziplan.plan import Placement, Plan
 from ziplan.report.schemas import DOCUMENTS
 from ziplan.report.validate_json import validate_document
-from ziplan.report.validation import Run
+from ziplan.report.validate_page import fidelity_page
+from ziplan.report.validate_text import validate_text
+from ziplan.report.validation import Place, Run, Unpredicted, Validation
 from ziplan.study.records import load_records, shipped_files
 from ziplan.study.validate import scores, validation
 
@@ -108,6 +110,102 @@ def test_kinds_and_runtimes_are_scored_apart():
 )
 def test_verdicts_are_judged(verdict, outcome, hit):
     assert run(0, 1.0, 1.0, verdict=verdict, outcome=outcome).hit is hit
+
+
+def ended(verdict, shortage, tier=None, phases=(), outcome="oom", number=0):
+    places = {"tier": tier, "phases": phases, "shortage": Place(*shortage) if shortage else None}
+    return run(number, 1.0, None, verdict=verdict, outcome=outcome, **places)
+
+
+@pytest.mark.parametrize(
+    ("each", "same"),
+    [
+        (ended("does_not_fit", ("hbm", "init"), "hbm", ("init",)), (True, True)),
+        (ended("does_not_fit", ("hbm", "init"), "hbm", ("forward", "backward")), (True, False)),
+        (ended("does_not_fit", ("hbm", "backward"), "dram", ("forward", "backward")), (False, True)),
+        (ended("does_not_fit", ("hbm", "init")), (None, None)),
+        (ended("tight", ("hbm", "init"), "hbm", ("init",)), (None, None)),
+        (ended("fits", None, "hbm", ("init",)), (None, None)),
+        (ended("does_not_fit", ("hbm", "init"), outcome="fits"), (None, None)),
+    ],
+)
+def test_places_are_judged_of_hits_alone(each, same):
+    assert (each.same_tier, each.same_phase) == same
+
+
+def test_endings_are_counted_apart():
+    runs = [
+        ended("does_not_fit", ("hbm", "init"), "hbm", ("init",)),
+        ended("does_not_fit", ("dram", "init"), "hbm", ("step",)),
+        ended("tight", ("hbm", "init"), "hbm"),
+        ended("fits", None, "dram"),
+        ended("fits", None, outcome="fits"),
+        run(1, 1.0, 1.0),
+    ]
+    omitted = [
+        Unpredicted("a", "", "", "", "4-bit weights", "oom", "hbm"),
+        Unpredicted("b", "", "", "", "hung", "hang"),
+    ]
+    tallies = {tally.ending: tally for tally in Validation(runs, (), omitted).tallies()}
+    ran, gpu, host = (tallies[name] for name in ("ran", "out of GPU memory", "out of host memory"))
+    assert [len(each.runs) for each in (ran, gpu, host)] == [2, 3, 1]
+    assert [gpu.judged(hit) for hit in (True, False, None)] == [2, 0, 1]
+    assert [ran.judged(True), host.judged(False)] == [2, 1]
+    assert (gpu.tiers, gpu.phases, gpu.unpredicted) == ((1, 2), (1, 2), 1)
+    assert tallies["hung"].unpredicted == 1
+    assert len(tallies) == 4
+
+
+def test_a_run_dies_in_the_first_phase_that_lacks_memory(tmp_path):
+    end = {"measured": {"outcome": "oom"}, "plan.placement": {"params": "dram", "optimizer": "dram"}}
+    host = {"cluster.with": {"tiers.dram.capacity": "64 GB"}}
+    gpu = {"plan.micro_batch_size": 512, "plan.activation_checkpointing": "none"}
+    by_host, by_gpu = validation([write(tmp_path, end | host, end | gpu)]).runs
+    assert by_host.shortage.tier == "dram"
+    assert by_host.shortage.phase in ("load", "init")
+    assert by_gpu.shortage == Place("hbm", "forward")
+
+
+UNMEASURED_DISK = """\
+extends: lambda-8x-a100-40g
+name: Mine
+tiers:
+  nvme:
+    medium: nvme
+    scope: node
+    capacity: {value: 2948 GiB, kind: datasheet, source: "https://example.org"}
+    via: [host]
+"""
+
+
+def test_whether_it_fits_needs_no_rates(tmp_path):
+    """Nobody states how fast this machine's disk is; its capacities are known."""
+    (tmp_path / "mine.yaml").write_text(UNMEASURED_DISK)
+    there = {"cluster.machine": "mine.yaml", "plan.placement": {"optimizer": "nvme"}}
+    answer = validation([write(tmp_path, there | {"measured": {"outcome": "fits"}}, there)])
+    (judged,) = answer.runs
+    assert (judged.predicted, judged.verdict, judged.hit) == (None, "fits", True)
+    assert [each.id for each in answer.unpredicted] == ["run-1"]
+    assert "tiers.nvme.read_bandwidth" in answer.unpredicted[0].reason
+    json.dumps(validate_document(answer), allow_nan=False)
+    assert "fits" in "".join(span.text for line in validate_text(answer, 100) for span in line)
+    assert "run-0" in fidelity_page(answer)
+
+
+def test_measured_peaks_stand_beside_the_interval(tmp_path):
+    peaks = [
+        {"peak_bytes": {"hbm": 28e9}},
+        {"peak_bytes": {"hbm": 70e9}},
+        {"peak_bytes": {"dram": 1e9}, "phase": "load"},
+    ]
+    inside, above, below = (
+        each.peaks[0] for each in validation([write(tmp_path, *({"measured": peak} for peak in peaks))]).runs
+    )
+    assert inside.inside
+    assert not above.inside
+    assert above.measured > above.high > above.low
+    assert below.tier == "dram"
+    assert not below.inside
 
 
 def test_every_rate_means_the_same_step(tmp_path):

@@ -126,6 +126,9 @@ ASSUMPTION = record(name=TEXT, value=STATED, unit=TEXT, kind=TEXT, source=TEXT, 
 
 IF_TIMED: Schema = {"type": ["number", "null"], "description": "null: no time was measured"}
 PUBLISHED = record(title=TEXT, url=TEXT, locator=TEXT)
+MEDIUM: Schema = {"enum": ["hbm", "dram", "nvme", None], "description": "null: none, or not said which"}
+IF_TOLD: Schema = {"type": ["boolean", "null"], "description": "null: no hit, or its source does not say"}
+PART = record(count=COUNT, of=COUNT)
 
 VALIDATE = document(
     "ziplan.validate/1",
@@ -139,7 +142,7 @@ VALIDATE = document(
             quality={"enum": ["exact", "read_off_plot"]},
             calibration=TRUTH,
             scored=TRUTH,
-            predicted_step_time_s=NUMBER,
+            predicted_step_time_s=UNKNOWABLE,
             measured_step_time_s=IF_TIMED,
             error=IF_TIMED,
             binding=TEXT,
@@ -147,6 +150,19 @@ VALIDATE = document(
             verdict=VERDICT,
             outcome={"enum": ["fits", "oom"]},
             hit={"type": ["boolean", "null"], "description": "null: the verdict abstained"},
+            ran_out=record(tier=MEDIUM, phases=some(TEXT)),
+            runs_out=record(tier=MEDIUM, phase=NAME),
+            same_tier=IF_TOLD,
+            same_phase=IF_TOLD,
+            peaks=some(
+                record(
+                    tier=TEXT,
+                    measured_bytes=NUMBER,
+                    predicted_low_bytes=NUMBER,
+                    predicted_high_bytes=NUMBER,
+                    inside=TRUTH,
+                )
+            ),
             assumed=some(TEXT),
             note=TEXT,
         )
@@ -165,7 +181,19 @@ VALIDATE = document(
         )
     ),
     outcomes=record(hits=COUNT, misses=COUNT, abstained=COUNT, missed=some(TEXT)),
-    unpredicted=some(record(id=TEXT, source=PUBLISHED, reason=TEXT)),
+    endings=some(
+        record(
+            ending=TEXT,
+            runs=COUNT,
+            hits=COUNT,
+            misses=COUNT,
+            abstained=COUNT,
+            same_tier=PART,
+            same_phase=PART,
+            unpredicted=COUNT,
+        )
+    ),
+    unpredicted=some(record(id=TEXT, source=PUBLISHED, outcome=TEXT, tier=MEDIUM, reason=TEXT)),
     notes=some(TEXT),
 )
 

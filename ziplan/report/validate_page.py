@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ziplan.report.validate_text import percent
-from ziplan.report.validation import Run, Score, Unpredicted, Validation
+from ziplan.report.validate_text import (
+    interval,
+    judged,
+    measured_place,
+    percent,
+    predicted_place,
+    share,
+)
+from ziplan.report.validation import Run, Score, Tally, Unpredicted, Validation, ending
 from ziplan.units import show
 
 _HEAD = """\
@@ -27,11 +34,41 @@ there are ten or more, else the whole range), and at least a factor of 1.15 eith
 def fidelity_page(validation: Validation) -> str:
     """The page, in Markdown."""
     parts = [_HEAD, "## Scores\n", _scores(validation.scores), _outcomes(validation)]
+    parts += ["## How runs ended\n", _ENDINGS, _tallies(validation.tallies())]
     for source, runs in _by_source(validation.runs).items():
-        parts += [f"## {source}\n", f"<{runs[0].url}>\n", _runs(runs), _assumed(runs), _notes(runs)]
+        timed = [run for run in runs if run.measured is not None]
+        untimed = [run for run in runs if run.measured is None]
+        parts += [f"## {source}\n", f"<{runs[0].url}>\n", _runs(timed), _verdicts(untimed)]
+        parts += [_peaks(runs), _assumed(runs), _notes(runs)]
     if validation.unpredicted:
         parts += ["## Not predicted\n", _unpredicted(validation.unpredicted)]
     return "\n".join(part for part in parts if part)
+
+
+_ENDINGS = """\
+Where memory ran out, and what was predicted. A run *hits* when the verdict is what happened, and where
+it died and its source says so, the prediction should name the same memory and the same phase: that
+is the first phase of a run that lacks what it needs at the least. Runs that ended in another way are
+listed with the reason why they are not predicted.
+"""
+
+
+def _tallies(tallies: Sequence[Tally]) -> str:
+    titles = ["Ending", "Runs", "Hit", "Miss", "Abstained", "Same tier", "Same phase", "Not predicted"]
+    return _rows(
+        titles,
+        (
+            (
+                tally.ending,
+                str(len(tally.runs)),
+                *(str(tally.judged(hit)) for hit in (True, False, None)),
+                share(tally.tiers),
+                share(tally.phases),
+                str(tally.unpredicted),
+            )
+            for tally in tallies
+        ),
+    )
 
 
 def _rows(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -77,15 +114,17 @@ def _by_source(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def _runs(runs: Sequence[Run]) -> str:
+    if not runs:
+        return ""
     titles = ["Run", "Kind", "Predicted", "Measured", "Error", "Longest terms", "Verdict", "Outcome"]
     return _rows(
         titles,
         (
             (
-                f"{run.id}{_mark(run)}",
+                f"{_linked(run)}{_mark(run)}",
                 run.kind,
-                show(run.predicted, "s", 3),
-                "-" if run.measured is None else show(run.measured, "s", 3),
+                show(run.predicted or 0.0, "s", 3),
+                show(run.measured or 0.0, "s", 3),
                 percent(run.error),
                 _terms(run),
                 run.verdict.replace("_", " "),
@@ -94,6 +133,46 @@ def _runs(runs: Sequence[Run]) -> str:
             for run in runs
         ),
     )
+
+
+def _verdicts(runs: Sequence[Run]) -> str:
+    """The runs that were not timed."""
+    if not runs:
+        return ""
+    titles = ["Run", "Kind", "Verdict", "Runs out", "Outcome", "Ran out", ""]
+    return _rows(
+        titles,
+        (
+            (
+                f"{_linked(run)}{_mark(run)}",
+                run.kind,
+                run.verdict.replace("_", " "),
+                predicted_place(run) or "-",
+                run.outcome,
+                measured_place(run) or "-",
+                judged(run.hit),
+            )
+            for run in runs
+        ),
+    )
+
+
+def _peaks(runs: Sequence[Run]) -> str:
+    """Memory that was measured."""
+    rows = [(run, peak) for run in runs for peak in run.peaks]
+    if not rows:
+        return ""
+    return _rows(
+        ["Run", "Tier", "Predicted", "Measured", ""],
+        (
+            (run.id, peak.tier, interval(peak), show(peak.measured, "B", 3), "" if peak.inside else "outside")
+            for run, peak in rows
+        ),
+    )
+
+
+def _linked(run: Run | Unpredicted) -> str:
+    return f"[{run.id}]({run.own_url})" if run.own_url else run.id
 
 
 def _mark(run: Run) -> str:
@@ -131,5 +210,9 @@ def _notes(runs: Sequence[Run]) -> str:
 
 def _unpredicted(runs: Sequence[Unpredicted]) -> str:
     return _rows(
-        ["Run", "Source", "Why not"], ((run.id, f"{run.source}, {run.locator}", run.reason) for run in runs)
+        ["Run", "Source", "Ended", "Why not"],
+        (
+            (_linked(run), f"{run.source}, {run.locator}", ending(run.outcome, run.tier), run.reason)
+            for run in runs
+        ),
     )

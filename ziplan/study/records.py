@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files import Document, read, validate
@@ -19,6 +19,17 @@ SHIPPED = Path(__file__).parent / "measurements"
 TOLERANCE = 1e-6
 
 Outcome = Literal["fits", "oom"]
+Medium = Literal["hbm", "dram", "nvme"]
+Phase = Literal["load", "init", "forward", "backward", "step", "save"]
+
+
+def _listed(value: object) -> object:
+    """One name as a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+Phases = Annotated[tuple[Phase, ...], BeforeValidator(_listed)]
+"""One phase, or several where the source does not tell which of them it was."""
 
 
 class Entry(BaseModel):
@@ -97,10 +108,13 @@ RATES = ("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "flops_per_s_per
 
 
 class MeasuredEntry(Entry):
-    """What was measured: one rate in the source's own terms, or whether the run fitted.
+    """What was measured: one rate in the source's own terms, whether the run fitted, how much it used.
 
-    `convention` says what a FLOP/s counts: `hardware` everything computed (8 per parameter and
-    token with full checkpointing, and attention), `model` 6 per parameter and token.
+    Of a run that went out of memory `tier` and `phase` say where, as far as the source tells.
+    `peak_bytes` is the most that was seen used of one instance of a tier, of a GPU or of a node's
+    host memory: in the phases named, else over the whole run. `convention` says what a FLOP/s
+    counts: `hardware` everything computed (8 per parameter and token with full checkpointing, and
+    attention), `model` 6 per parameter and token.
     """
 
     step_time_s: float | None = Field(default=None, gt=0)
@@ -109,14 +123,29 @@ class MeasuredEntry(Entry):
     flops_per_s_per_gpu: float | None = Field(default=None, gt=0)
     convention: Literal["hardware", "model"] | None = None
     outcome: Outcome = "fits"
+    tier: Medium | None = None
+    phase: Phases = ()
+    peak_bytes: dict[Medium, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_end(self) -> MeasuredEntry:
+        if self.outcome == "fits" and self.tier is not None:
+            raise ValueError("tier says where a run went out of memory: it goes with outcome: oom")
+        if self.outcome == "fits" and self.phase and not self.peak_bytes:
+            raise ValueError(
+                "phase says when memory ran out or was at its peak: it goes with oom or peak_bytes"
+            )
+        if self.outcome == "oom" and self.peak_bytes:
+            raise ValueError("a run that went out of memory has no peak_bytes")
+        return self
 
     @model_validator(mode="after")
     def _one_rate(self) -> MeasuredEntry:
         given = [name for name in RATES if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"one rate is enough: {' and '.join(given)} may contradict each other")
-        if not given and "outcome" not in self.model_fields_set:
-            raise ValueError(f"nothing measured: give one of {', '.join(RATES)}, or outcome")
+        if not given and not self.peak_bytes and "outcome" not in self.model_fields_set:
+            raise ValueError(f"nothing measured: give one of {', '.join(RATES)}, outcome or peak_bytes")
         if given and self.outcome == "oom":
             raise ValueError(f"a run that went out of memory has no {given[0]}")
         if (self.flops_per_s_per_gpu is None) != (self.convention is None):
@@ -129,11 +158,18 @@ class MeasuredEntry(Entry):
         return any(getattr(self, name) is not None for name in RATES)
 
 
-class RecordEntry(Entry):
-    """One published run: what ran, on what, and what came out."""
+Id = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 
-    id: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
+
+class RecordEntry(Entry):
+    """One published run: what ran, on what, and what came out.
+
+    `url` is the page of this run where it has one of its own within the source.
+    """
+
+    id: Id
     locator: str
+    url: str = ""
     cluster: ClusterEntry
     model: str | None = None
     shape: dict[str, Any] | None = None
@@ -153,12 +189,30 @@ class RecordEntry(Entry):
         return self
 
 
+class UnpredictableEntry(Entry):
+    """A published run that no prediction can be made of, with the reason."""
+
+    id: Id
+    locator: str
+    url: str = ""
+    outcome: Literal["fits", "oom", "config_error", "swap_buffer_error", "hang"]
+    tier: Medium | None = None
+    reason: str = Field(min_length=1)
+
+
 class RecordFile(Entry):
-    """A file of records."""
+    """A file of records, and of runs of the same source that cannot be predicted."""
 
     schema_name: Literal["ziplan.measurement/1"] = Field(alias="schema")
     source: SourceEntry
-    records: list[RecordEntry] = Field(min_length=1)
+    records: list[RecordEntry] = Field(default_factory=list)
+    unpredictable: list[UnpredictableEntry] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _something(self) -> RecordFile:
+        if not self.records and not self.unpredictable:
+            raise ValueError("no run: give `records`, or `unpredictable` with the reasons")
+        return self
 
 
 @dataclass(frozen=True)
@@ -181,6 +235,23 @@ class Record:
         )
 
 
+@dataclass(frozen=True)
+class Unpredictable:
+    """A run that cannot be predicted, its source, and its place in the file that it came from."""
+
+    entry: UnpredictableEntry
+    source: SourceEntry
+    document: Document
+    index: int
+
+    def problem(self, message: str, *path: str, help: str = "") -> Problem:
+        """A problem with a part of the entry."""
+        return self.document.problem(("unpredictable", self.index, *path), WRONG_VALUE, message, help)
+
+
+Listed = Record | Unpredictable
+
+
 def shipped_files() -> list[Path]:
     """The files of records that come with ziplan."""
     return sorted(SHIPPED.glob("*.yaml"))
@@ -188,31 +259,39 @@ def shipped_files() -> list[Path]:
 
 def load_records(paths: Iterable[Path]) -> list[Record]:
     """The records of some files; BadInput with every problem of every file."""
+    return [each for each in load_runs(paths) if isinstance(each, Record)]
+
+
+def load_runs(paths: Iterable[Path]) -> list[Listed]:
+    """The records of some files, and the runs that they list as unpredictable."""
     problems: list[Problem] = []
-    records: list[Record] = []
+    runs: list[Listed] = []
     for path in paths:
-        found, wrong = _records_of(path)
-        records += found
+        found, wrong = _runs_of(path)
+        runs += found
         problems += wrong
-    problems += _repeated(records)
+    problems += _repeated(runs)
     if problems:
         raise BadInput(*problems)
-    return records
+    return runs
 
 
-def _records_of(path: Path) -> tuple[list[Record], tuple[Problem, ...]]:
-    """A file's records, or what is wrong with it."""
+def _runs_of(path: Path) -> tuple[list[Listed], tuple[Problem, ...]]:
+    """A file's runs, or what is wrong with it."""
     try:
         document = read(path, f"measurements/{path.name}" if path.parent == SHIPPED else "")
         file = validate(document, RecordFile)
     except BadInput as error:
         return [], error.problems
-    return [Record(entry, file.source, document, index) for index, entry in enumerate(file.records)], ()
+    source = file.source
+    records = [Record(entry, source, document, index) for index, entry in enumerate(file.records)]
+    others = [Unpredictable(entry, source, document, index) for index, entry in enumerate(file.unpredictable)]
+    return [*records, *others], ()
 
 
-def _repeated(records: Iterable[Record]) -> Iterator[Problem]:
-    seen: dict[str, Record] = {}
-    for record in records:
-        first = seen.setdefault(record.entry.id, record)
-        if first is not record:
-            yield record.problem(f"id: {record.entry.id!r} is also a record of {first.document.name}", "id")
+def _repeated(runs: Iterable[Listed]) -> Iterator[Problem]:
+    seen: dict[str, Listed] = {}
+    for run in runs:
+        first = seen.setdefault(run.entry.id, run)
+        if first is not run:
+            yield run.problem(f"id: {run.entry.id!r} is also a record of {first.document.name}", "id")

@@ -10,13 +10,22 @@ import numpy as np
 from ziplan.errors import BadInput, Problem
 from ziplan.estimate import Estimate, estimate
 from ziplan.estimate.fidelity import MANY_RUNS, kind_of
+from ziplan.estimate.result import TierMemory
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.profiles import load_cluster
 from ziplan.plan import Checkpointing, Placement, Plan
-from ziplan.report.validation import Run, Score, Unpredicted, Validation
+from ziplan.report.validation import Peak, Place, Run, Score, Unpredicted, Validation
 from ziplan.runtimes import RUNTIMES
-from ziplan.runtimes.runtime import Runtime
-from ziplan.study.records import Home, MeasuredEntry, Record, load_records, shipped_files
+from ziplan.runtimes.runtime import PHASES, Runtime
+from ziplan.study.records import (
+    Home,
+    Listed,
+    MeasuredEntry,
+    Record,
+    Unpredictable,
+    load_runs,
+    shipped_files,
+)
 from ziplan.workload.config import model_of
 from ziplan.workload.families import activation_bytes
 from ziplan.workload.load import load_model
@@ -26,7 +35,10 @@ from ziplan.workload.training import Training, Workload
 
 def validation(paths: Sequence[Path] = ()) -> Validation:
     """The records of some files, or those that are shipped, predicted and scored."""
-    answers = [predicted(record) for record in load_records(paths or shipped_files())]
+    answers = [
+        predicted(each) if isinstance(each, Record) else _unpredicted(each, each.entry.reason)
+        for each in load_runs(paths or shipped_files())
+    ]
     runs = [answer for answer in answers if isinstance(answer, Run)]
     return Validation(runs, scores(runs), [answer for answer in answers if isinstance(answer, Unpredicted)])
 
@@ -42,25 +54,78 @@ def predicted(record: Record) -> Run | Unpredicted:
         answer = estimate(cluster, workload, runtime, plan)
     except BadInput as error:
         return _unpredicted(record, "; ".join(problem.message for problem in error.problems))
-    entry, source = record.entry, record.source
+    if record.entry.measured.timed and answer.unknown:
+        return _unpredicted(record, f"not stated, and the time depends on it: {', '.join(answer.unknown)}")
+    return _run(record, answer, kind_of(cluster, plan))
+
+
+def _run(record: Record, answer: Estimate, kind: str) -> Run:
+    entry, source, known = record.entry, record.source, not answer.unknown
+    verdict = memory_verdict(answer)
     return Run(
         id=entry.id,
         source=source.title,
         url=source.url,
         locator=entry.locator,
         published=entry.runtime.published,
-        runtime=runtime.NAME,
-        kind=kind_of(cluster, plan),
+        runtime=answer.runtime,
+        kind=kind,
         quality=entry.quality,
         calibration=entry.calibration,
-        predicted=float(answer.step_time),
+        predicted=float(answer.step_time) if known else None,
         measured=measured_step_time(entry.measured, answer),
-        terms={name: float(seconds) for name, seconds in answer.terms.items()},
-        verdict=answer.verdict,
+        terms={name: float(seconds) for name, seconds in answer.terms.items()} if known else {},
+        verdict=verdict,
         outcome=entry.measured.outcome,
         assumed=entry.assumed,
         notes=entry.notes,
+        own_url=entry.url,
+        tier=entry.measured.tier,
+        phases=entry.measured.phase if entry.measured.outcome == "oom" else (),
+        shortage=shortage(answer, verdict),
+        peaks=_peaks(entry.measured, answer),
     )
+
+
+def memory_verdict(answer: Estimate) -> str:
+    """The verdict on memory alone: whether a run fits does not depend on how long its step is."""
+    return "fits" if answer.fits else "tight" if answer.may_fit else "does_not_fit"
+
+
+def shortage(answer: Estimate, verdict: str) -> Place | None:
+    """Where a run dies: in the first phase that lacks memory, of the tier that lacks the largest share.
+
+    What a phase needs at the least decides, or, where that is there (`tight`), what it may need.
+    """
+    if verdict == "fits":
+        return None
+    end = 1 if verdict == "tight" else 0
+    for phase in PHASES:
+        lack = {
+            name: tier.phases[phase][end] / tier.available - 1
+            for name, tier in answer.memory.items()
+            if phase in tier.phases
+        }
+        worst = max(lack, key=lambda name: lack[name])
+        if lack[worst] > 0:
+            return Place(answer.cluster.node.tiers[worst].medium, phase)
+    return None
+
+
+def _peaks(measured: MeasuredEntry, answer: Estimate) -> list[Peak]:
+    peaks = []
+    for name, tier in answer.memory.items():
+        medium = answer.cluster.node.tiers[name].medium
+        if medium in measured.peak_bytes:
+            low, high = _most(tier, measured.phase or PHASES)
+            peaks.append(Peak(medium, measured.peak_bytes[medium], low, high))
+    return peaks
+
+
+def _most(tier: TierMemory, phases: Sequence[str]) -> tuple[float, float]:
+    """The most that some phases need of a tier: (at the least, at the most)."""
+    needs = [tier.phases[phase] for phase in phases]
+    return max(float(low) for low, _ in needs), max(float(high) for _, high in needs)
 
 
 def measured_step_time(measured: MeasuredEntry, answer: Estimate) -> float | None:
@@ -106,8 +171,12 @@ def _score(runtime: str, kind: str, runs: Sequence[Run]) -> Score:
     )
 
 
-def _unpredicted(record: Record, reason: str) -> Unpredicted:
-    return Unpredicted(record.entry.id, record.source.title, record.source.url, record.entry.locator, reason)
+def _unpredicted(run: Listed, reason: str) -> Unpredicted:
+    entry, source = run.entry, run.source
+    end = run.entry if isinstance(run, Unpredictable) else run.entry.measured
+    return Unpredicted(
+        entry.id, source.title, source.url, entry.locator, reason, end.outcome, end.tier, entry.url
+    )
 
 
 def _runtime(record: Record) -> Runtime:
