@@ -32,6 +32,7 @@ def host_bytes_per_param(machine, work, chosen, names):
 
 
 STATES = (
+    "master weights",
     "optimizer state",
     "fp32 gradients",
     "gradient accumulation buffer",

@@ -13,7 +13,7 @@ from ziplan.runtimes.runtime import PHASES
 from ziplan.solve.enumerate import DOES_NOT_FIT, evaluated, solved
 from ziplan.solve.problem import Baseline, Problem
 
-STATES = ("parameters", "gradients", "optimizer state")
+STATES = ("parameters", "gradients", "master weights", "optimizer state")
 """Ledger lines that shrink with every GPU added; the others stay on each."""
 
 STATE_BYTES_PER_PARAM = 16.0

@@ -33,9 +33,14 @@ class Facts(shared.Facts):
         return MASTER_BYTES[self.workload.precision]
 
     @cached_property
+    def moments(self) -> float:
+        """Bytes of the optimizer's own state per parameter."""
+        return MOMENT_BYTES
+
+    @cached_property
     def states(self) -> float:
-        """Bytes of optimizer state per parameter: master weight and moments."""
-        return self.master + MOMENT_BYTES
+        """Bytes that the optimizer keeps per parameter: master weight and moments."""
+        return self.master + self.moments
 
     @cached_property
     def stage3(self) -> float:

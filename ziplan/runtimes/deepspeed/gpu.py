@@ -52,16 +52,17 @@ def _states(book: Ledger, f: Facts) -> None:
     book.add(
         "gradients", f.gpu, ("backward", "step"), gradients, knob="zero_optimization.stage, offload_optimizer"
     )
-    states = apply(
-        laws.resident_optimizer_bytes,
-        "master weights and moments on the GPU",
-        zero_stage=plan.zero_stage,
-        params=f.params,
-        optimizer_state_bytes_per_param=f.states,
-        dp_degree=plan.dp_degree,
-        share=f.optimizer_on(f.gpu),
-    )
-    book.add("optimizer state", f.gpu, RUNNING, states, knob="offload_optimizer.device, ratio")
+    for name, bytes_per_param in (("master weights", f.master), ("optimizer state", f.moments)):
+        states = apply(
+            laws.resident_optimizer_bytes,
+            f"{name} on the GPU",
+            zero_stage=plan.zero_stage,
+            params=f.params,
+            optimizer_state_bytes_per_param=bytes_per_param,
+            dp_degree=plan.dp_degree,
+            share=f.optimizer_on(f.gpu),
+        )
+        book.add(name, f.gpu, RUNNING, states, knob="offload_optimizer.device, ratio")
 
 
 def _buffers(book: Ledger, f: Facts) -> None:

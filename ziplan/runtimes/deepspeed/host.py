@@ -59,16 +59,19 @@ def _load(book: Ledger, f: Facts, host: str) -> None:
 
 
 def _states(book: Ledger, f: Facts, host: str) -> None:
-    label = "master weights and moments (below stage 3 the moments)"
-    kept = f.states - (1 - f.stage3) * f.master
-    states = _sharded(f, label, kept, f.optimizer_on(host))
-    book.add("optimizer state", host, RUNNING, states, knob="offload_optimizer.device")
+    on_host, knob = f.optimizer_on(host), "offload_optimizer.device"
+    master = _sharded(f, "master weights", f.master, f.stage3 * on_host)
+    book.add("master weights", host, RUNNING, master, knob=knob)
+    book.add("optimizer state", host, RUNNING, _sharded(f, "moments", f.moments, on_host), knob=knob)
 
 
 def _states_below_stage3(book: Ledger, f: Facts, host: str) -> None:
     """Stages 1 and 2 pin the master weights, and a 16-bit copy of them for the way back to the GPU."""
     on_host = (1 - f.stage3) * f.optimizer_on(host)
-    for name, bytes_per_param in (("master weights", f.master), ("16-bit copy of the weights", f.element)):
+    for name, bytes_per_param in (
+        ("pinned master weights", f.master),
+        ("16-bit copy of the weights", f.element),
+    ):
         amount = _sharded(f, name, bytes_per_param, on_host)
         book.add(name, host, RUNNING, amount, pinned=True, knob="offload_optimizer.device")
     label = "gradient of the largest tensor on its way to the host"
