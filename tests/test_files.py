@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from ziplan.errors import BadInput
-from ziplan.files import LARGEST_FILE, dotted, read, read_text, validate
+from ziplan.files import LARGEST_FILE, dotted, read, read_text, suggested, validate
 from ziplan.units import Bytes, BytesPerSecond
 
 
@@ -297,3 +297,17 @@ def test_validation_of_a_part_of_a_document():
 def test_paths_are_dotted():
     assert dotted(("tiers", "dram", 0, "x")) == "tiers.dram[0].x"
     assert os.fspath(dotted(())) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("dgx-h10", "did you mean `dgx-h100`?"),
+        ("a100", "did you mean `a100-sxm4`, `a100-pcie` or `a10`?"),
+        ("aa100", "did you mean `a10` or `a10g`?"),
+        ("h", ""),
+        ("", ""),
+    ],
+)
+def test_the_names_that_may_be_meant_are_few(name, hint):
+    assert suggested(name, ["a10", "a10g", "a100-pcie", "a100-sxm4", "dgx-h100"]) == hint

@@ -39,13 +39,14 @@ class Problem:
     length: int = 1
     hint: str = ""
 
+    @property
+    def of_flag(self) -> bool:
+        """Whether it is about the value of a flag ("--set nodes"), which has no lines that people count."""
+        return self.file.startswith("--")
+
     def __str__(self) -> str:
-        place = (
-            f"{self.file}:{self.line}:{self.column}: "
-            if self.line
-            else (f"{self.file}: " if self.file else "")
-        )
-        return f"{place}{self.code} {self.message}"
+        place = f"{self.file}:{self.line}:{self.column}: " if self.line and not self.of_flag else ""
+        return f"{place or (f'{self.file}: ' if self.file else '')}{self.code} {self.message}"
 
 
 class ZiplanError(Exception):

@@ -58,6 +58,8 @@ def test_no_command_shows_the_help_and_is_an_error(capsys):
         (("fit", "a", "b", "--sequence-length", "0"), "--sequence-length"),
         (("fit", "a", "b", "--precision", "int8"), "--precision"),
         (("fit", "a"), "CLUSTER"),
+        (("fit", "a", "-1x"), "'4x dgx-h100'"),
+        (("fit", "a", "-1x dgx-h100"), "'4x dgx-h100'"),
     ],
 )
 def test_a_wrong_command_line_exits_2(arguments, said, capsys):

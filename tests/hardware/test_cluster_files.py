@@ -240,20 +240,53 @@ def test_a_bad_file_is_told_at_its_place(write, text, complaint):
         ("dgx-h10", (), "no machine is called 'dgx-h10'; did you mean `dgx-h100`?"),
         ("", (), "no machine is called ''"),
         ("../dgx-2", (), "no such file"),
-        ("0x dgx-2", (), "at least 1 node"),
+        ("0x dgx-2", (), "0 x dgx-2: expected a whole number of nodes from 1 to 1,000,000"),
+        ("-1x dgx-2", (), "-1 x dgx-2: expected a whole number of nodes"),
+        ("1.5x dgx-2", (), "1.5 x dgx-2: expected a whole number of nodes"),
+        ("1000000000000x dgx-2", (), "1000000000000 x dgx-2: expected a whole number of nodes"),
+        ("9" * 9000 + "x dgx-2", (), "expected a whole number of nodes"),
+        ("v100", (), "no machine is called 'v100'; did you mean `jean-zay-v100-32g`?"),
         (
             "dgx-2",
             [("tiers.dram.capacity", "2")],
-            "--set tiers.dram.capacity:1:1: ZP011 tiers.dram.capacity: 2 has",
+            "--set tiers.dram.capacity: ZP011 tiers.dram.capacity: 2 has",
         ),
-        ("dgx-2", [("nodes", "x")], "--set nodes:1:1: ZP010 nodes: expected a whole number"),
+        ("dgx-2", [("nodes", "x")], "--set nodes: ZP010 nodes: expected a whole number"),
         ("dgx-2", [("gpu", "")], "--set gpu: ZP001 is empty"),
         ("dgx-2", [("", "3")], "unknown key ``"),
         ("dgx-2", [("a.b.c", "3")], "unknown key `a`"),
+        (
+            "dgx-2",
+            [("tiers.nvme.drive_count", "0")],
+            "--set tiers.nvme.drive_count: ZP010 tiers.nvme.drive_count: must be at least 1, not 0",
+        ),
     ],
 )
 def test_a_bad_argument_is_told(argument, settings, complaint):
     assert any(complaint in text for text in told(argument, settings))
+
+
+@pytest.mark.parametrize("count", ["0", "-3", "x", "1.5", "true", "null", "{a: 1}"])
+def test_a_flag_is_blamed_for_itself_alone(count):
+    """The shipped profile is not at fault for what no longer follows from it."""
+    (complaint,) = told("dgx-a100-80g", [("tiers.nvme.drive_count", count)])
+    assert complaint.startswith("--set tiers.nvme.drive_count: ")
+
+
+def test_an_unknown_setting_lists_what_may_be_set():
+    with pytest.raises(BadInput) as raised:
+        load_cluster("dgx-2", [("foo", "1")])
+    (problem,) = raised.value.problems
+    assert problem.hint == ("known here: name, gpu, gpus_per_node, cpu, tiers, links, fabric, network, nodes")
+
+
+def test_an_unknown_machine_is_answered_in_a_few_words():
+    with pytest.raises(BadInput) as raised:
+        load_cluster("h100")
+    (problem,) = raised.value.problems
+    assert problem.hint.count("`") == 6
+    assert "ziplan profiles" in problem.help
+    assert len(problem.help) < 100
 
 
 def test_what_looks_like_a_wrong_unit_is_a_warning():

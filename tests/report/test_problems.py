@@ -53,3 +53,11 @@ def test_control_characters_never_reach_the_terminal():
     shown = problem_text(Problem("a", 1, 1, "ZP002", "bad \x1b[31m", text="\x1b[2Jkey\r"))
     assert "\x1b" not in shown
     assert "\r" not in shown
+
+
+def test_a_flag_has_no_lines_and_no_caret_under_all_of_its_value():
+    whole = Problem("--set foo", 1, 1, "ZP012", "unknown key `foo`", text="1", hint="known here: gpu")
+    assert problem_text(whole) == "--set foo: ZP012 unknown key `foo`; known here: gpu"
+    part = Problem("--set a", 1, 7, "ZP012", "unknown key `c`", text="{b: 1, c: 2}", hint="known here: b")
+    assert problem_text(part).splitlines()[0] == "--set a: ZP012 unknown key `c`"
+    assert problem_text(part).splitlines()[-1] == "  |       ^ known here: b"

@@ -402,3 +402,14 @@ def test_loading_a_shape_imports_its_family_alone():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["bloom", "build", "family", "kept"]
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_an_empty_name_is_no_folder(name, tmp_path, monkeypatch):
+    """Not even where the folder that one stands in has a config.json."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "model.yaml").write_text(f"model: '{name}'\n")
+    for argument in (name, "model.yaml"):
+        with pytest.raises(BadInput, match="neither a shipped model shape nor a file"):
+            load_model(argument)

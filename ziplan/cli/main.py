@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import traceback
@@ -45,6 +46,9 @@ def ziplan(
     """Plan the training of models whose state does not fit in GPU memory."""
 
 
+MINUS_NODES = re.compile("-[0-9]")
+"""What the parser takes '-1x dgx-h100' for: an option that starts with a digit."""
+
 UsageError: Any = typer.BadParameter.__mro__[2]
 """Click's own base of everything wrong with a command line; typer may bring its own click."""
 
@@ -76,6 +80,8 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except UsageError as error:
         error.show()
+        if MINUS_NODES.match(getattr(error, "option_name", "")):
+            complain("A number of nodes in front of a machine is 1 or more: '4x dgx-h100'")
         return ExitCode.BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
         complain("ziplan: interrupted")

@@ -57,9 +57,9 @@ def show_one(
     """One machine or part: every value with its kind and source."""
     pages = list(_pages(name))
     if not pages:
-        from ziplan.files import nearest
+        from ziplan.files import suggested
 
-        hint = nearest(name, _names())
+        hint = suggested(name.strip().lower(), _names())
         raise BadInput.of(
             f"no profile is called {name!r}{f'; {hint}' if hint else ''}", help="`ziplan profiles` lists them"
         )

@@ -11,7 +11,7 @@ import os
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files.compose import UNREADABLE, read_text
-from ziplan.files.document import LINE_BREAK, Document, Path, Place, dotted, nearest
+from ziplan.files.document import LINE_BREAK, Document, Path, Place, dotted, nearest, suggested
 from ziplan.files.validation import Located, known_keys, validate
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "nearest",
     "read",
     "read_text",
+    "suggested",
     "validate",
 ]
 

@@ -104,3 +104,23 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean `{close[0]}`?" if close else ""
+
+
+MOST_SUGGESTED = 3
+SURE = 0.9
+"""Likeness from which on a word is taken to be the one that was meant."""
+
+
+def suggested(name: str, known: Iterable[str]) -> str:
+    """The hint that names what a name stands for: words that it is part of, then those closest to it."""
+    import difflib  # only where something is misspelt
+
+    words = list(known)
+    close = difflib.get_close_matches(name, words, n=MOST_SUGGESTED, cutoff=0.6)
+    if close and difflib.SequenceMatcher(None, name, close[0]).ratio() >= SURE:
+        return f"did you mean `{close[0]}`?"
+    within = [word for word in words if len(name) > 1 and name in word]
+    both = [word for word in close if word in within]
+    quoted = [f"`{word}`" for word in dict.fromkeys((*both, *within, *close))][:MOST_SUGGESTED]
+    *others, last = quoted or [""]
+    return f"did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if last else ""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ziplan.errors import BadInput, Problem
-from ziplan.files import Document, nearest, read, read_text, validate
+from ziplan.files import Document, read, read_text, suggested, validate
 from ziplan.hardware.cluster import Cluster, Price, Provenance
 from ziplan.hardware.node import Node
 from ziplan.hardware.parts import MOST, Part
@@ -24,7 +24,7 @@ __all__ = ["Change", "list_profiles", "load_cluster", "load_node"]
 MACHINE_SCHEMA = "ziplan.machine/1"
 _LONGEST_CHAIN = 8
 _SUFFIXES = (".yaml", ".yml", ".json")
-_COUNTED = re.compile(r"\s*([0-9]{1,7})\s*[xX\u00d7]\s*(\S.*?)\s*")
+_COUNTED = re.compile(r"\s*([-+]?[0-9][0-9.,_]*)\s*[xX\u00d7]\s*(\S.*?)\s*")
 
 
 class PriceFile(Part):
@@ -61,14 +61,23 @@ def load_cluster(argument: str, settings: Sequence[tuple[str, str]] = ()) -> Clu
     changes, nodes = _from_settings(settings)
     counted = None if os.path.isfile(argument) else _COUNTED.fullmatch(argument)
     if counted:
-        argument = counted[2]
-        nodes = int(counted[1]) if nodes is None else nodes
+        argument, stated = counted[2], _multiplier(counted[1], counted[2])
+        nodes = stated if nodes is None else nodes
     if not _is_file(argument):
         return _cluster(resolve(_machine(argument), changes), 1 if nodes is None else nodes)
     document = read(argument)
     if not isinstance(document.data, dict) or "machine" not in document.data:
         return _cluster(resolve(_held_machine(document, ()), changes), 1 if nodes is None else nodes)
     return _from_cluster_file(document, changes, nodes)
+
+
+def _multiplier(text: str, machine: str) -> int:
+    """The number of nodes in front of a machine's name."""
+    # Its length is looked at first: a number of thousands of digits is not worth reading.
+    if len(text) <= len(str(MOST)) and text.isdigit() and 1 <= int(text) <= MOST:
+        return int(text)
+    message = f"{text[:40]} x {machine[:60]}: expected a whole number of nodes from 1 to {MOST:,}"
+    raise BadInput(_placeless(message, f"for example '4x {machine[:60]}'"))
 
 
 def _from_cluster_file(document: Document, changes: Sequence[Change], nodes: int | None) -> Cluster:
@@ -156,6 +165,8 @@ def _machine(name_or_path: str, folder: str = "", asked: Origin | None = None, d
         message = f"machines extend each other more than {_LONGEST_CHAIN} deep, or in a circle"
         raise BadInput(asked.problem("ZP010", message) if asked else _placeless(message))
     path = os.path.join(folder, name_or_path)
+    if not name_or_path.strip():
+        raise BadInput(_no_machine(name_or_path, asked))
     if _is_file(name_or_path) or os.path.isfile(path):
         try:
             document = read(path)
@@ -176,10 +187,9 @@ def _placeless(message: str, help: str = "", hint: str = "") -> Problem:
 
 
 def _no_machine(name: str, asked: Origin | None) -> Problem:
-    known = list_profiles("nodes")
-    hint = nearest(name.strip().lower()[:60], known)
+    hint = suggested(name.strip().lower()[:60], list_profiles("nodes"))
     message = f"no machine is called {name[:60]!r}"
-    remedy = f"known are {', '.join(known)}; or give the path of a file"
+    remedy = "`ziplan profiles` lists the shipped machines; the path of a machine file works too"
     if asked is not None:
         return asked.problem("ZP010", message, remedy, hint)
     return _placeless(f"{message}; {hint}" if hint else message, remedy, hint)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ziplan.errors import BadInput, Problem
-from ziplan.files import dotted, known_keys, nearest, validate
+from ziplan.files import dotted, known_keys, nearest, suggested, validate
 from ziplan.hardware.checks import contradictions, suspicions
 from ziplan.hardware.cluster import Provenance
 from ziplan.hardware.node import Node
@@ -129,7 +129,9 @@ def _may_begin(change: Change, index: int) -> bool:
 
 def _no_such(change: Change, index: int, parts: Iterable[str]) -> Problem:
     name, above = change.path[index], change.path[:index]
-    known = list(dict.fromkeys([*parts, *known_keys(Node, above)]))
+    beside = () if above else ("nodes",)  # what a change may name that is the cluster's and not the machine's
+    every = dict.fromkeys([*parts, *known_keys(Node, above), *beside])
+    known = [key for key in every if key not in _NOT_OF_THE_NODE]
     message = f"unknown key `{name}`{f' in {dotted(above)}' if above else ''}"
     hint = nearest(name, known) or f"known here: {', '.join(known)}"
     return change.origin.problem("ZP012", message, "", hint, key=True)
@@ -214,8 +216,8 @@ def _looked_up(machine: Held) -> Iterator[Problem]:
 def _no_part(path: Steps, kind: str, named: Held) -> Problem:
     name, known = str(named.value)[:60], list_profiles(kind)
     message = f"{dotted(path)}: ziplan knows no such part, {name!r}"
-    remedy = f"known in {kind} are {', '.join(known)}; or write its values out"
-    return named.origin.problem("ZP010", message, remedy, nearest(name, known))
+    remedy = f"`ziplan profiles` lists the {kind} that are known; or write its values out"
+    return named.origin.problem("ZP010", message, remedy, suggested(name, known))
 
 
 def _tiers(machine: Held) -> Iterator[tuple[str, dict[str, Held]]]:
@@ -245,8 +247,14 @@ def _fill_drives(machine: Held) -> Iterator[Problem]:
         if count is None:
             message = f"tiers.{name}: missing key `drive_count`"
             yield drive.origin.problem("ZP013", message, "add `drive_count: 1`", key=True)
-        elif _is_count(count.value):
-            _multiply(tier, drive, count.value)
+            continue
+        if isinstance(count.value, int) and count.value < 1:
+            message = f"tiers.{name}.drive_count: must be at least 1, not {count.value}"
+            remedy = "to plan without these drives, take a machine whose file has no such tier"
+            yield count.origin.problem("ZP010", message, remedy)
+            tier["drive_count"] = Held(count.origin, 1)
+        # A count that is none is complained of alone: what follows from it is filled in as for one drive.
+        _multiply(tier, drive, count.value if _is_count(count.value) else 1)
 
 
 def _multiply(tier: dict[str, Held], drive: Held, count: int) -> None:

@@ -9,13 +9,15 @@ WIDEST_SOURCE = 160
 
 def problem_text(problem: Problem) -> str:
     """One problem as people read it."""
-    shown = bool(problem.text and problem.line)
+    # Under the whole of a flag's value a caret points at nothing.
+    whole = problem.of_flag and problem.length >= len(problem.text.strip())
+    shown = bool(problem.text and problem.line) and not whole
     hint = "" if shown or problem.hint in problem.message else f"; {problem.hint}"
     parts = [_visible(f"{problem}{hint}")]
     if shown:
         parts += _source(problem)
     if problem.help:
-        gutter = " " * len(str(problem.line)) if problem.line and problem.text else " "
+        gutter = " " * len(str(problem.line)) if shown else " "
         parts.append(f"{gutter} = help: {_visible(problem.help)}")
     return "\n".join(parts)
 

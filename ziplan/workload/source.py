@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from ziplan.errors import BadInput, Problem
-from ziplan.files import Document, dotted, nearest, read, validate
+from ziplan.files import Document, dotted, read, suggested, validate
 from ziplan.files.document import Path as Keys
 from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
 from ziplan.workload.config import model_of
@@ -58,7 +58,9 @@ def open_source(argument: str) -> Source:
     if config is not None:
         shipped = config
         return Source(lambda: _built(argument, shipped, _Shipped(argument)))
-    document = _config_document(Path(argument)) or read(_existing(argument))
+    # An empty name is a path to this folder for Python, and a slip of whoever wrote it.
+    folder = _config_document(Path(argument)) if argument.strip() else None
+    document = folder or read(_existing(argument))
     if not isinstance(document.data, dict):
         raise BadInput(document.problem((), WRONG_VALUE, "expected a mapping of keys to values"))
     if _kind(document) == "config":
@@ -85,7 +87,7 @@ def _config_document(folder: Path) -> Document | None:
 def _existing(argument: str) -> Path:
     """The path `argument`, which must exist unless it was meant as a name."""
     path = Path(argument)
-    if _is(Path.exists, path):
+    if argument.strip() and _is(Path.exists, path):
         return path
     if path.suffix in (".json", ".yaml", ".yml") or "/" in argument or "\\" in argument:
         raise BadInput.of("no such file", file=argument)
@@ -103,7 +105,7 @@ def _is(test: Callable[[Path], bool], path: Path) -> bool:
 def _unknown_name(name: str) -> Problem:
     message = f"{name!r:.80} is neither a shipped model shape nor a file"
     remedy = "`ziplan models` lists the shipped shapes; a Hugging Face config.json or its folder works too"
-    return Problem("", 0, 0, WRONG_VALUE, message, help=remedy, hint=nearest(name, list_shapes()))
+    return Problem("", 0, 0, WRONG_VALUE, message, help=remedy, hint=suggested(name, list_shapes()))
 
 
 def _from_config(document: Document) -> Model:
@@ -130,8 +132,8 @@ def _referred(document: Document, named: str) -> Model:
     if config is not None:
         return _built(named, config, _Shipped(named))
     path = Path(document.name).parent / named
-    target = _config_document(path)
-    if target is None and not _is(Path.exists, path):
+    target = _config_document(path) if named.strip() else None
+    if not named.strip() or (target is None and not _is(Path.exists, path)):
         problem = _unknown_name(named)
         message = f"model: {problem.message}"
         raise BadInput(document.problem(("model",), WRONG_VALUE, message, problem.help, problem.hint))
