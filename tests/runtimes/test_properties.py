@@ -123,9 +123,8 @@ def test_deepspeed_holds_each_state_once(situation):
     params, element = work.model.params, 4 if work.precision == "fp32" else 2
     copies = plan.dp_degree if plan.zero_stage < 1 else 1
     moments_and_master = 8 if element == 4 else 12
-    states = state_bytes(
-        situation, {"optimizer state", "master weights", "pinned master weights", "optimizer files"}
-    )
+    names = {"optimizer state", "master weights", "pinned master weights", "optimizer files"}
+    states = state_bytes(situation, names)
     assert states == pytest.approx(copies * moments_and_master * params, rel=1e-3)
     copies = plan.dp_degree if plan.zero_stage < 3 else 1
     kept = state_bytes(situation, {"parameters", "parameter files", "parameters that cannot swap"})

@@ -68,10 +68,8 @@ def _states(book: Ledger, f: Facts, host: str) -> None:
 def _states_below_stage3(book: Ledger, f: Facts, host: str) -> None:
     """Stages 1 and 2 pin the master weights, and a 16-bit copy of them for the way back to the GPU."""
     on_host = (1 - f.stage3) * f.optimizer_on(host)
-    for name, bytes_per_param in (
-        ("pinned master weights", f.master),
-        ("16-bit copy of the weights", f.element),
-    ):
+    kinds = (("pinned master weights", f.master), ("16-bit copy of the weights", f.element))
+    for name, bytes_per_param in kinds:
         amount = _sharded(f, name, bytes_per_param, on_host)
         book.add(name, host, RUNNING, amount, pinned=True, knob="offload_optimizer.device")
     label = "gradient of the largest tensor on its way to the host"
