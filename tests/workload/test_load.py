@@ -413,3 +413,26 @@ def test_an_empty_name_is_no_folder(name, tmp_path, monkeypatch):
     for argument in (name, "model.yaml"):
         with pytest.raises(BadInput, match="neither a shipped model shape nor a file"):
             load_model(argument)
+
+
+def test_what_a_config_says_and_the_plan_does_not_do_is_noted(tmp_path):
+    path = tmp_path / "config.json"
+
+    def notes(**more):
+        path.write_text(json.dumps({**CONFIG, **more}))
+        return load_model(str(path)).notes
+
+    assert notes() == ()
+    assert notes(quantization_config=None) == ()
+    (quantized,) = notes(quantization_config={"quant_method": "mxfp4"})
+    assert "`quantization_config` ('mxfp4'): planned without it" in quantized
+    (odd,) = notes(quantization_config=["odd"])
+    assert "`quantization_config`: planned without it" in odd
+    (function,) = notes(hidden_act="xielu")
+    assert "the activation function 'xielu' keeps for backward" in function
+    assert len(notes(hidden_act="xielu", quantization_config={"bits": 4})) == 2
+
+
+@pytest.mark.parametrize("name", list_shapes())
+def test_shipped_shapes_are_planned_as_they_are(name):
+    assert load_model(name).notes == ()

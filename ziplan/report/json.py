@@ -303,13 +303,14 @@ def model_document(model: Model) -> Document:
             for operator in model.operators
         ],
         "source": model.source,
-        "notes": [],
+        "notes": list(model.notes),
     }
 
 
 def limits_document(answer: Answer) -> Document:
     """`ziplan.limits/1`."""
     notes = Notes()
+    notes.texts += answer.problem.workload.model.notes
     limits = limits_object(answer.best.limits, notes)
     return {
         "schema": "ziplan.limits/1",

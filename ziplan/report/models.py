@@ -27,4 +27,5 @@ def model_text(model: Model, width: int) -> list[Line]:
         Column("", [f"shared with {o.shared_with}" if o.shared_with else "" for o in operators], False, 2),
     ]
     head = line(Span(model.name, "bold"), f" ({model.family})")
-    return [head, *wrapped(about, width), *source, line(), *table(columns, width)]
+    notes = [part for note in model.notes for part in wrapped(f"note: {note}", width)]
+    return [head, *wrapped(about, width), *source, *notes, line(), *table(columns, width)]

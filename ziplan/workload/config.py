@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
 from ziplan.workload.families import FAMILIES, family_of
 from ziplan.workload.families.family import Fields, Report
+from ziplan.workload.families.kept import UNCOUNTED, is_counted
 from ziplan.workload.model import Model
 
 
@@ -29,7 +31,25 @@ def model_of(name: str, config: Mapping[str, Any], report: Report) -> Model | No
             note("model_type", WRONG_VALUE, f"{model_type!r:.40} is not supported", supported)
         return None
     model = family_of(model_type).model(name, Fields(config, note))
-    return model if clean else None
+    return replace(model, notes=tuple(_notes(model, config))) if clean else None
+
+
+def _notes(model: Model, config: Mapping[str, Any]) -> Iterator[str]:
+    """What must be said with any answer about the model."""
+    quantized = config.get("quantization_config")
+    if quantized:
+        method = quantized.get("quant_method") if isinstance(quantized, Mapping) else None
+        named = f" ({method!r:.40})" if isinstance(method, str) else ""
+        yield (
+            f"the model's config has a `quantization_config`{named}: planned without it, every "
+            "parameter in the precision of the training and trained"
+        )
+    function = model.activation_function
+    if function and not is_counted(function):
+        yield (
+            f"nobody has counted what the activation function {function!r:.40} keeps for backward: "
+            f"taken as its input, and up to {UNCOUNTED} tensors of that size more"
+        )
 
 
 def _part(config: Mapping[str, Any]) -> str:

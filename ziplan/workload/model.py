@@ -24,6 +24,9 @@ class Operator:
     of one expert, that holds all `experts` of them; with `bias`, each has a second tensor of
     `out` an expert. A token multiplies `active_share` of them. A parameter is owned by a
     module that computes with it directly, one tensor for each of `weights`.
+
+    `trainable` is false where training leaves the weights as they are; one whose weight is
+    another's is trained when that one is.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Operator:
     weights: tuple[tuple[int, int], ...] = ()
     experts: int = 1
     active_share: float = 1.0
+    trainable: bool = True
 
     @property
     def tensors(self) -> tuple[int, ...]:
@@ -103,6 +107,9 @@ class ActivationBytes:
     selective_high: float
     attention_scores_low: float = 0.0
     attention_scores_high: float = 0.0
+    frozen_inputs: float = 0.0
+    """Of the low ends, what only the weight gradients of frozen linears would need: autograd keeps none of
+    it, a runtime with a linear function of its own may."""
 
 
 Layer = tuple[Operator, ...]
@@ -152,6 +159,8 @@ class Model:
     """Share of the tokens that get logits."""
     value_head_dim: int = 0
     """Width of a head of values, where it is not that of queries and keys."""
+    notes: tuple[str, ...] = ()
+    """What its config says that is planned otherwise, or on a guess."""
 
     def operator(self, name: str) -> Operator:
         """The operator called `name`."""
@@ -170,6 +179,11 @@ class Model:
     def params(self) -> int:
         """All parameters, each counted once."""
         return sum(operator.params * operator.count for operator in self.operators)
+
+    @property
+    def trainable_params(self) -> int:
+        """Parameters that training changes."""
+        return sum(operator.params * operator.count for operator in self.operators if operator.trainable)
 
     @property
     def active_params(self) -> int:
@@ -225,12 +239,21 @@ class Model:
     @property
     def tensors(self) -> tuple[tuple[int, int, bool], ...]:
         """(elements, how many such tensors, in a layer) for every distinct tensor size."""
-        sizes: dict[tuple[int, bool], int] = {}
-        for operator in self.operators:
-            for elements in operator.tensors:
-                key = (elements, operator.block)
-                sizes[key] = sizes.get(key, 0) + operator.count
-        return tuple((elements, count, block) for (elements, block), count in sizes.items())
+        return _sizes(self.operators)
+
+    @property
+    def trainable_tensors(self) -> tuple[tuple[int, int, bool], ...]:
+        """The same of the tensors that training changes."""
+        return _sizes(operator for operator in self.operators if operator.trainable)
+
+
+def _sizes(operators: Iterable[Operator]) -> tuple[tuple[int, int, bool], ...]:
+    sizes: dict[tuple[int, bool], int] = {}
+    for operator in operators:
+        for elements in operator.tensors:
+            key = (elements, operator.block)
+            sizes[key] = sizes.get(key, 0) + operator.count
+    return tuple((elements, count, block) for (elements, block), count in sizes.items())
 
 
 def visited(sections: Iterable[Section]) -> Counter[str]:

@@ -16,6 +16,17 @@ from ziplan.workload.model import ActivationBytes, Operator
 FUSED_ACTIVATIONS = ("gelu", "gelu_pytorch_tanh", "relu", "silu", "swish")
 """Activation functions that run as one kernel and keep their input only."""
 
+WRITTEN_OUT = {"gelu_new": 3, "gelu_fast": 4, "gelu_python": 3, "swiglu_oai": 3}
+"""Tensors that others keep beside their input, run operator by operator."""
+
+UNCOUNTED = 3
+"""What one that nobody has counted is taken to keep: as much as tanh-GELU."""
+
+
+def is_counted(function: str) -> bool:
+    """Whether it is known what an activation function keeps."""
+    return function in FUSED_ACTIVATIONS or function in WRITTEN_OUT
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -138,9 +149,7 @@ class Keep:
 
         Tanh-GELU keeps its input, half its input, the tanh and one plus the tanh.
         """
-        more = {"gelu_new": 3, "gelu_fast": 4, "gelu_python": 3}.get(
-            name, 0 if name in FUSED_ACTIVATIONS else 3
-        )
+        more = WRITTEN_OUT.get(name, 0 if name in FUSED_ACTIVATIONS else UNCOUNTED)
         return self.inputs(width) + self.eager_only(more * width)
 
     def gated(self, hidden: float, middle: float, name: str) -> Kept:
