@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from ziplan import units
-from ziplan.units import BINARY, DECIMAL, Bytes, UnitError, parse, show, show_duration
+from ziplan.units import BINARY, DECIMAL, Bytes, UnitError, counted, parse, show, show_duration
 
 
 @pytest.mark.parametrize(
@@ -173,3 +173,10 @@ def test_a_field_refuses_a_bare_number():
         with pytest.raises(ValidationError, match="unit"):
             field.validate_python(wrong)
     assert field.json_schema()["type"] == "string"
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, "0 GPUs"), (1, "1 GPU"), (2, "2 GPUs"), (8e6, "8,000,000 GPUs")]
+)
+def test_things_are_counted_in_words(number, said):
+    assert counted(number, "GPU") == said

@@ -237,6 +237,11 @@ def _stripped(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def counted(number: float, name: str) -> str:
+    """A number of things for people: "1 GPU", "1,024 GPUs"."""
+    return f"{number:,.0f} {name}{'' if number == 1 else 's'}"
+
+
 def show_duration(seconds: float, digits: int = 4) -> str:
     """A length of time for people, in the largest unit that it fills: "81.9 ms", "33,227 years"."""
     for name, length in (("years", TIMES["year"]), ("days", TIMES["day"]), ("h", 3600.0), ("min", 60.0)):

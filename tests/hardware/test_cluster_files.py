@@ -273,6 +273,11 @@ def test_a_flag_is_blamed_for_itself_alone(count):
     assert complaint.startswith("--set tiers.nvme.drive_count: ")
 
 
+def test_many_nodes_can_be_read():
+    assert load_cluster("2000x dgx-2").label == "2,000 x DGX-2"
+    assert load_cluster("1x dgx-2").label == "DGX-2"
+
+
 def test_an_unknown_setting_lists_what_may_be_set():
     with pytest.raises(BadInput) as raised:
         load_cluster("dgx-2", [("foo", "1")])

@@ -41,6 +41,12 @@ def test_a_batch_that_does_not_split_names_its_neighbours():
     assert refusal(global_batch_size=3) == ("global_batch_size 3 cannot be split over 4 ranks", "use 4")
 
 
+def test_large_numbers_can_be_read_and_the_values_to_use_can_be_typed():
+    message, remedy = refusal(global_batch_size=1_000_001)
+    assert message == "global_batch_size 1,000,001 cannot be split over 4 ranks"
+    assert remedy == "use 1000000 or 1000004"
+
+
 def test_a_micro_batch_that_does_not_divide_names_its_neighbours():
     message, remedy = refusal(global_batch_size=48, micro_batch_size=5)
     assert "micro_batch_size 5" in message

@@ -46,4 +46,4 @@ class Cluster:
     @property
     def label(self) -> str:
         """The cluster in a few words: "4 x DGX A100 80GB"."""
-        return f"{self.nodes} x {self.node.name}" if self.nodes > 1 else self.node.name
+        return f"{self.nodes:,} x {self.node.name}" if self.nodes > 1 else self.node.name

@@ -7,6 +7,7 @@ from math import isqrt
 from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.runtimes.runtime import Axis
+from ziplan.units import counted
 from ziplan.workload.training import Training, Workload
 
 MOST_TOKENS_PER_STEP = 4_194_304
@@ -47,7 +48,7 @@ def _of_the_batch(training: Training, global_batch: int, dp_degree: int) -> list
     if not splits(global_batch, dp_degree):
         below = global_batch // dp_degree * dp_degree
         raise BadInput.of(
-            f"global_batch_size {global_batch} cannot be split over {dp_degree} ranks",
+            f"global_batch_size {global_batch:,} cannot be split over {counted(dp_degree, 'rank')}",
             code="ZP020",
             help=f"use {_either([size for size in (below, below + dp_degree) if size])}",
         )
@@ -69,20 +70,21 @@ def _no_such_split(training: Training, divisors: list[int], dp_degree: int) -> B
     micro, steps = training.micro_batch_size, training.accumulation_steps
     if micro and steps:
         made = micro * steps * dp_degree
-        remedy = f"{micro} x {steps} x {dp_degree} = {made}; leave one of the three out"
+        remedy = f"{micro:,} x {steps:,} x {dp_degree:,} = {made:,}; leave one of the three out"
     else:
         name, wrong = ("micro_batch_size", micro) if micro else ("accumulation_steps", steps)
         remedy = f"use {name} {_either(_nearest(divisors, wrong or 1))}"
     return BadInput.of(
-        f"global_batch_size {training.global_batch_size} is not micro_batch_size x accumulation_steps x "
-        f"{dp_degree} ranks with " + " and ".join(_stated(micro, steps)),
+        f"global_batch_size {training.global_batch_size:,} is not micro_batch_size x accumulation_steps x "
+        f"{counted(dp_degree, 'rank')} with " + " and ".join(_stated(micro, steps)),
         code="ZP020",
         help=remedy,
     )
 
 
 def _stated(micro: int | None, steps: int | None) -> list[str]:
-    return [f"micro_batch_size {micro}"] * bool(micro) + [f"accumulation_steps {steps}"] * bool(steps)
+    given = (("micro_batch_size", micro), ("accumulation_steps", steps))
+    return [f"{name} {value:,}" for name, value in given if value]
 
 
 def _nearest(divisors: list[int], wrong: int) -> list[int]:

@@ -22,7 +22,7 @@ from ziplan.solve.enumerate import (
     solved,
 )
 from ziplan.solve.problem import Change, Problem
-from ziplan.units import parse, show
+from ziplan.units import counted, parse, show
 
 MOST_NODES = 1024
 """Nodes beyond which no larger cluster is proposed."""
@@ -128,7 +128,8 @@ def _more_nodes(problem: Problem) -> Iterator[Change]:
     while many - few > 1:
         middle = (few + many) // 2
         few, many = (few, middle) if fits(middle) else (middle, many)
-    yield Change("nodes", str(now), str(many), f"fits on {many * problem.cluster.node.gpus_per_node} GPUs")
+    gpus = counted(many * problem.cluster.node.gpus_per_node, "GPU")
+    yield Change("nodes", str(now), str(many), f"fits on {gpus}")
 
 
 def _less_at_once(problem: Problem) -> Iterator[Change]:
@@ -145,7 +146,7 @@ def _less_at_once(problem: Problem) -> Iterator[Change]:
         now: int | None = getattr(training, name)
         smaller = _halved_until_it_fits(problem, name, now, least) if now else None
         if smaller is not None:
-            yield Change(f"training.{name}", str(now), str(smaller), f"fits with a {name} of {smaller}")
+            yield Change(f"training.{name}", str(now), str(smaller), f"fits with a {name} of {smaller:,}")
 
 
 def _halved_until_it_fits(problem: Problem, name: str, now: int, least: int) -> int | None:

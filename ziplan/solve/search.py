@@ -13,6 +13,7 @@ from ziplan.solve.changes import changes
 from ziplan.solve.enumerate import DOES_NOT_FIT, FITS, KNEE, Candidate, evaluated, free_batch, solved
 from ziplan.solve.grid import Grid
 from ziplan.solve.problem import Answer, Problem
+from ziplan.units import counted
 
 ALTERNATIVES = 4
 """Runner-up placements that an answer carries."""
@@ -111,7 +112,7 @@ def _notes(best: Estimate, changed: bool) -> tuple[str, ...]:
     if free_batch(best.workload):
         sequences = int(plan.micro_batch_size * plan.accumulation_steps * plan.dp_degree)
         notes.append(
-            f"global batch of {sequences} sequence{'s' if sequences > 1 else ''} chosen by the solver: "
+            f"global batch of {counted(sequences, 'sequence')} chosen by the solver: "
             f"the fewest accumulation steps within {KNEE - 1:.0%} of the best throughput, at most "
             f"{MOST_TOKENS_PER_STEP:,} tokens a step"
         )
