@@ -1,10 +1,13 @@
 """The step's arithmetic on a machine of round numbers, and what an estimate derives from it."""
 
+from dataclasses import replace
+
 import pytest
 from runtimes.drawn import with_tier
 from runtimes.toy import cluster, plan, toy, workload
 
 from ziplan.estimate import estimate
+from ziplan.hardware.cluster import Price
 from ziplan.hardware.parts import Drive
 from ziplan.plan import Checkpointing
 from ziplan.runtimes import RUNTIMES
@@ -38,6 +41,23 @@ def test_a_step_of_the_ideal_runtime_by_hand():
     assert one.terms == pytest.approx({"compute": 3 * compute, "CPU optimizer": P / 4e9})
     assert one.busy["parameter stream"] == pytest.approx(3 * stream)
     assert one.traffic["dram"] == pytest.approx((3 * 4 * P, 3 * 2 * P))
+
+
+def test_a_step_costs_what_its_nodes_cost_while_it_runs():
+    machine = cluster(nodes=2, gpus=4)
+    assert answer(machine, plan(dp_degree=8.0)).step_cost is None
+    priced = answer(replace(machine, price=Price(36.0, "a contract", "2026-01-01")), plan(dp_degree=8.0))
+    assert priced.step_cost == pytest.approx(2 * 36.0 / 3600 * priced.step_time)
+
+
+def test_without_tiles_the_widest_operator_stands_in_memory_once():
+    """w d^2 bytes of weights and b d of input and output fill the GPU; 16 tiles hold 2/16 of the weights."""
+    one = answer(cluster(), plan())
+    assert one.limits is not None
+    capacity = one.cluster.node.tiers["hbm"].capacity
+    for width, share in ((one.limits.max_d_model_untiled, 1), (one.limits.max_d_model_by_width, 2 / 16)):
+        weights, features = 2 * 4 * width**2 * share, 2 * 5 * width * T
+        assert weights + features == pytest.approx(capacity)
 
 
 def test_a_step_that_its_stream_binds():

@@ -7,6 +7,7 @@ import math
 from ziplan.estimate.rates import Rates
 from ziplan.estimate.result import Limits, TierTest
 from ziplan.hardware.cluster import Cluster
+from ziplan.hardware.node import Tier
 from ziplan.laws.ceilings import (
     max_d_model_by_width,
     max_params_by_capacity,
@@ -137,16 +138,7 @@ def limits(
         max_params_by_capacity=apply(
             max_params_by_capacity, capacity=capacity, state_bytes_per_param=STATE_BYTES_PER_PARAM
         ),
-        max_d_model_by_width=apply(
-            max_d_model_by_width,
-            available_bytes=gpu.capacity,
-            tokens_per_rank=tokens,
-            widest_params_per_squared_width=_widest_params(model) / model.d_model**2,
-            param_bytes_per_param=PARAM_BYTES,
-            tile_buffer_count=TILE_BUFFERS,
-            tile_count=GREATEST_TILE_COUNT,
-            operator_bytes_per_token_width=PARAM_BYTES * _widest_features(model) / model.d_model,
-        ),
+        max_d_model_by_width=_width(derivation, workload, gpu, tokens, GREATEST_TILE_COUNT),
         max_params_by_compute=apply(
             max_params_by_compute,
             training_time=TIME_BUDGET,
@@ -165,6 +157,23 @@ def limits(
         greatest_tile_count=GREATEST_TILE_COUNT,
         time_budget=TIME_BUDGET,
         tokens_per_param=TOKENS_PER_PARAM,
+        max_d_model_untiled=_width(derivation, workload, gpu, tokens, 1.0),
+    )
+
+
+def _width(derivation: Derivation, workload: Workload, gpu: Tier, tokens: float, tile_count: float) -> float:
+    """The ceiling of width with so many tiles; an operator in one piece has no next tile in flight."""
+    model = workload.model
+    return derivation.apply(
+        max_d_model_by_width,
+        f"in {tile_count:.0f} tiles" if tile_count > 1 else "without tiles",
+        available_bytes=gpu.capacity,
+        tokens_per_rank=tokens,
+        widest_params_per_squared_width=_widest_params(model) / model.d_model**2,
+        param_bytes_per_param=PARAM_BYTES,
+        tile_buffer_count=TILE_BUFFERS if tile_count > 1 else 1.0,
+        tile_count=tile_count,
+        operator_bytes_per_token_width=PARAM_BYTES * _widest_features(model) / model.d_model,
     )
 
 

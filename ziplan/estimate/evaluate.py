@@ -14,6 +14,7 @@ from ziplan.estimate.rates import UNKNOWN, Rates
 from ziplan.estimate.result import Estimate, TierMemory
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.counts import step_flops, tokens_per_step
+from ziplan.laws.efficiency import step_cost
 from ziplan.laws.endurance import drive_lifetime
 from ziplan.laws.law import Derivation, maximum, where
 from ziplan.laws.optimizer import cpu_adam_time
@@ -27,6 +28,8 @@ RESERVE = {"hbm": 0.0, "dram": 0.05, "nvme": 0.05}
 
 A GPU's overheads are lines of the ledger, so nothing is held back there.
 """
+
+HOUR = 3600.0
 
 MODEL_FLOPS = 6.0
 """FLOPs per parameter and token by the convention that counts no recomputation and no attention."""
@@ -139,7 +142,21 @@ def _details(
         "interval": (low, high),
         "interval_source": source,
         "drive_lifetime": _lifetime(derivation, cluster, traffic, rates.ranks_per_node, step_time),
+        "step_cost": _cost(derivation, cluster, step_time),
     }
+
+
+def _cost(derivation: Derivation, cluster: Cluster, step_time: float) -> float | None:
+    """What one step costs at the price that the cluster file states."""
+    if cluster.price is None:
+        return None
+    return derivation.apply(
+        step_cost,
+        node_hour_price=cluster.price.per_node_hour_usd,
+        node_count=float(cluster.nodes),
+        step_time=step_time,
+        hour_length=HOUR,
+    )
 
 
 def _exposed(derivation: Derivation, rates: Rates, segments: Iterable[Segment]) -> dict[str, float]:

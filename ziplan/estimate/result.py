@@ -5,6 +5,7 @@ Every number is a scalar or, for a grid, an array (statically `float`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -82,6 +83,8 @@ class Limits:
     greatest_tile_count: float
     time_budget: float
     tokens_per_param: float
+    max_d_model_untiled: float = math.nan
+    """The ceiling of width without tiles, which are a change of the model's code."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,8 @@ class Estimate:
     interval_source: str = ""
     drive_lifetime: float | None = None
     """Seconds until the drives' endurance is used up; None where it is unknown or nothing is written."""
+    step_cost: float | None = None
+    """Dollars that all nodes cost during one step; None where nobody has stated a price."""
     unknown: tuple[str, ...] = ()
     """Inputs that decide and that nobody stated."""
 
