@@ -17,7 +17,7 @@ from ziplan.report.validate_json import validate_document
 from ziplan.report.validate_page import fidelity_page
 from ziplan.report.validate_text import validate_text
 from ziplan.report.validation import Place, Run, Unpredicted, Validation
-from ziplan.study.records import load_records, shipped_files
+from ziplan.study.records import load_runs, shipped_files
 from ziplan.study.validate import scores, validation
 
 ROOT = Path(__file__).parents[2]
@@ -50,9 +50,10 @@ def run(number, predicted, measured, **changes):
 
 def test_every_shipped_record_is_predicted_or_says_why_not(shipped):
     answered = [each.id for each in (*shipped.runs, *shipped.unpredicted)]
-    assert sorted(answered) == sorted(record.entry.id for record in load_records(shipped_files()))
+    assert sorted(answered) == sorted(each.entry.id for each in load_runs(shipped_files()))
     assert all(each.reason for each in shipped.unpredicted)
     for each in shipped.runs:
+        assert each.predicted is not None
         assert each.predicted > 0
         assert sum(each.terms.values()) == pytest.approx(each.predicted)
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files import Document, read, validate
@@ -28,7 +36,12 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-Phases = Annotated[tuple[Phase, ...], BeforeValidator(_listed)]
+_PHASE = {"enum": list(get_args(Phase))}
+Phases = Annotated[
+    tuple[Phase, ...],
+    BeforeValidator(_listed),
+    WithJsonSchema({"anyOf": [_PHASE, {"type": "array", "items": _PHASE}]}),
+]
 """One phase, or several where the source does not tell which of them it was."""
 
 
