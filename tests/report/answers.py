@@ -114,7 +114,7 @@ def estimate(hbm=(50 * GB, 60 * GB), **changes):
             "hbm": TierTest(2e12, 62.5, 16384.0, 31.25, 262.0, 1e-4, 1e-4, 1.0, 1.0),
             "dram": TierTest(25e9, 12480.0, 16384.0, 6240.0, 21.0, 8e-3, 5e-4, 1.0, 1.0),
         },
-        limits=Limits(6e10, 40960.0, 1.4e10, 3.2e7, 16.0, 31557600.0, 20.0),
+        limits=Limits(6e10, 40960.0, 1.4e10, 3.2e7, 16.0, 31557600.0, 20.0, 12000.0),
         assumptions=(Assumption("cuda_context", 1 * GB, "B", "assumed", "a guess", 0.5 * GB, 2 * GB),),
         interval=(0.9, 1.25),
         interval_source="13 runs of handmade",

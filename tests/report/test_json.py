@@ -9,9 +9,11 @@ import pytest
 from report.answers import answer
 from report.strictness import strict
 
+from ziplan.hardware.cluster import Price
 from ziplan.report.json import dumps, fit_document, limits_document, model_document
 from ziplan.report.schemas import DOCUMENTS
 from ziplan.study import article
+from ziplan.workload.load import load_workload
 
 VERDICTS = ("fits", "tight", "does_not_fit", "unknown")
 
@@ -78,6 +80,38 @@ def test_rates_are_those_of_the_estimate():
     assert written["step_time_high_s"] == pytest.approx(25)
     assert written["tokens_per_s"] == pytest.approx(16 * 2 * 4 * 4096 / 20)
     assert written["model_flops_per_s_per_gpu"] == pytest.approx(2.5e16 / 20 / 16)
+
+
+def test_the_cost_is_that_of_the_price_with_its_source():
+    made = answer()
+    cluster = replace(made.best.cluster, price=Price(45.0, "a contract", "2026-01-01"))
+    best = replace(made.best, step_cost=0.5, cluster=cluster)
+    document = json.loads(dumps(fit_document(replace(made, best=best), {})))
+    jsonschema.validate(document, strict(DOCUMENTS["fit"]))
+    assert document["cost"] == {
+        "step_usd": 0.5,
+        "million_tokens_usd": pytest.approx(0.5 / 0.524288),
+        "node_hour_usd": 45.0,
+        "price_source": "a contract",
+        "price_date": "2026-01-01",
+        "gpu_time_per_million_tokens_s": pytest.approx(16 * 20 / 0.524288),
+    }
+
+
+def test_without_a_price_the_cost_is_null_and_gpu_time_stands_in():
+    document = fit_document(answer(), {})
+    assert document["cost"]["step_usd"] is None
+    assert document["cost"]["gpu_time_per_million_tokens_s"] == pytest.approx(16 * 20 / 0.524288)
+    said = "no price stated; gpu_time_per_million_tokens_s stands in for it"
+    assert f"cost.million_tokens_usd: {said}" in document["notes"]
+
+
+def test_the_problem_says_which_parameters_work_and_which_are_trained():
+    made = answer()
+    workload = load_workload("mixtral-8x7b", {"sequence_length": 4096})
+    problem = fit_document(replace(made, problem=replace(made.problem, workload=workload)), {})["problem"]
+    assert problem["params"] == problem["trainable_params"] == workload.model.params
+    assert problem["active_params"] == workload.model.active_params < workload.model.params
 
 
 def test_a_line_says_its_formula_with_numbers_and_its_source():

@@ -6,10 +6,16 @@ from dataclasses import replace
 import pytest
 from report.answers import answer
 
+from ziplan.hardware.cluster import Price
+from ziplan.laws.counts import layer_bytes
+from ziplan.laws.law import Derivation
 from ziplan.report.derivation import explained
+from ziplan.report.limits import limits_text
 from ziplan.report.lines import coloured, in_ascii, plain
+from ziplan.report.models import model_text
 from ziplan.report.text import Written, fit_text
 from ziplan.solve.problem import Baseline
+from ziplan.workload.load import load_workload
 
 VERDICTS = ("fits", "tight", "does_not_fit", "unknown")
 FILES = Written(names=("ds_config.json", "plan.yaml"))
@@ -59,7 +65,7 @@ dram per node       300 GB  900 GB   33%  25 GB/s          6,240   16 x 8,192   
 
 placement params hbm, grads hbm, optimizer dram 75% + hbm 25%, checkpoints hbm
 plan      ZeRO 3, dp 16, micro-batch 2 x 4,096, accumulation 4, full checkpointing, prefetch 1
-without   offload (stage 3 in GPU memory): needs 4 GPUs at 72 GB usable each
+without   offload (stage 3 in GPU memory): needs 4 GPUs with 72 GB usable each
 change    training.micro_batch_size from 2 to 4: step time per token falls by 12 %
 files     none written; --out DIR writes ds_config.json, plan.yaml
 inputs    1 from data sheets, 1 assumed, 1 given by you; interval: 13 runs of handmade
@@ -88,6 +94,117 @@ def test_unknown_names_the_input():
 def test_do_not_offload_is_said():
     made = answer(do_not_offload=True, baseline=Baseline(4.0, 72e9, 20.0, True))
     assert "do not offload" in text(made)
+
+
+def test_one_gpu_is_one():
+    said = text(answer(baseline=Baseline(1.0, 72e9, 20.0, True, 1)), 200)
+    assert "needs 1 GPU with 72 GB usable, 20 s for the same tokens on 1 GPU\n" in said
+
+
+def test_many_gpus_can_be_read():
+    made = answer(baseline=Baseline(1234567.0, 72e9, 20.0, True, 1234568))
+    best = replace(made.best, plan=replace(made.best.plan, dp_degree=8e6, accumulation_steps=4096.0))
+    best = replace(best, cluster=replace(best.cluster, nodes=1_000_000))
+    said = " ".join(text(replace(made, best=best), 200).split())
+    for words in (
+        "1,000,000 x Test Box (8,000,000 GPUs)",
+        "needs 1,234,567 GPUs",
+        "on 1,234,568 GPUs",
+        "dp 8,000,000",
+        "accumulation 4,096",
+        "8,000,000 x 8,192",
+    ):
+        assert words in said
+
+
+def priced(made, **price):
+    best = replace(made.best, step_cost=0.5, cluster=replace(made.best.cluster, price=Price(**price)))
+    return replace(made, best=best)
+
+
+def test_a_stated_price_makes_a_cost_with_its_source():
+    """524,288 tokens for half a dollar; 16 GPUs for 20 s are 0.0889 GPU-hours."""
+    said = " ".join(
+        text(priced(answer(), per_node_hour_usd=45.0, source="a contract", date="2026-01-01")).split()
+    )
+    assert (
+        "cost 0.5 USD a step, 0.954 USD per million tokens (0.17 GPU-hours), "
+        "at 45 USD per node and hour (a contract, 2026-01-01)"
+    ) in said
+    assert "(source not stated)" in text(priced(answer(), per_node_hour_usd=45.0, source="", date=""), 200)
+
+
+def test_without_a_price_gpu_hours_stand_in_where_cost_was_asked_for():
+    assert "cost " not in text(answer())
+    made = answer()
+    asked = replace(made, problem=replace(made.problem, objective="cost"))
+    assert "cost      0.17 GPU-hours per million tokens stand in for it: no price is stated" in text(asked)
+
+
+def test_a_model_that_is_not_all_at_work_says_so():
+    workload = load_workload("mixtral-8x7b", {"sequence_length": 4096})
+    made = answer()
+    made = replace(made, best=replace(made.best, workload=workload))
+    assert "mixtral-8x7b (46.7 Gparam, 12.9 Gparam active per token) on" in text(made)
+    assert "12.9 Gparam active per token" in plain(limits_text(made, 100))
+    assert "46.7 Gparam (12.88 Gparam active per token)" in plain(model_text(workload.model, 100))
+    assert "active" not in plain(limits_text(answer(), 100))
+
+
+def test_work_hidden_behind_the_step_is_told_where_it_is_close():
+    assert "hidden" not in text(answer())
+    busy = {"compute": 15.0, "gather": 18.0, "optimizer": 1.0}
+    made = answer()
+    said = text(replace(made, best=replace(made.best, busy=busy)))
+    assert "hidden    behind these: gather 14 s" in said
+    explanation = plain(explained(replace(made, best=replace(made.best, busy=busy)), 100))
+    assert re.search(r"^  gather +4 s +14 s$", explanation, re.M)
+    assert re.search(r"^  compute +15 s +-$", explanation, re.M)
+
+
+def test_wear_is_told_where_a_step_writes_to_flash():
+    assert "drives" not in text(answer())
+    made = answer()
+    worn = replace(made.best, flash_writes=2e9, drive_lifetime=86400.0 * 50)
+    said = " ".join(text(replace(made, best=worn)).split())
+    assert "16 GB written to flash on each node in a step" in said
+    assert "endurance in 50 days of training" in said
+    unrated = replace(worn, drive_lifetime=None)
+    assert "their endurance is not stated" in " ".join(text(replace(made, best=unrated)).split())
+
+
+def test_the_width_without_tiles_comes_before_the_change_of_code():
+    said = plain(limits_text(answer(), 100))
+    assert re.search(r"width d_model, by memory +12,000 ", said)
+    assert re.search(r"with tiled operators +40,960 ", said)
+    assert "a change of the model's code" in " ".join(said.split())
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_ceilings_fit_the_width_with_all_that_they_mean(width):
+    said = plain(limits_text(answer(), width))
+    assert max(map(len, said.splitlines())) <= width
+    assert "within 365 days" in " ".join(said.split())
+
+
+def test_a_law_that_gives_nothing_is_not_told():
+    made = answer()
+    derivation = Derivation()
+    derivation.apply(layer_bytes, "something", layer_params=1e8, param_bytes_per_param=2.0)
+    derivation.apply(layer_bytes, "nothing at all", layer_params=0.0, param_bytes_per_param=2.0)
+    said = plain(explained(replace(made, best=replace(made.best, derivation=derivation)), 100))
+    assert "layer_bytes (something)" in said
+    assert "nothing at all" not in said
+    assert "= 0 B" not in said
+
+
+def test_other_placements_say_what_choosing_needs():
+    said = plain(explained(answer(), 100)).partition("other placements, best first\n")[2]
+    assert said.startswith(
+        "  20,972 token/s, 25 s a step, fits: params hbm, grads hbm, optimizer dram 75% + hbm 25%,\n"
+    )
+    assert "ZeRO 3, dp 16, micro-batch 2 x 4,096, accumulation 4, full checkpointing" in said
+    assert "none that may fit" in plain(explained(answer(alternatives=()), 100))
 
 
 def test_no_change_is_said_where_nothing_fits():

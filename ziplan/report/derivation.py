@@ -7,8 +7,9 @@ from typing import Any
 
 from ziplan.estimate import Estimate
 from ziplan.laws.law import Law, Step
+from ziplan.report.figures import hidden
 from ziplan.report.lines import Line, Span, line, wrapped
-from ziplan.report.phrases import placement_words, shown
+from ziplan.report.phrases import placement_words, plan_words, shown
 from ziplan.report.table import Column, table
 from ziplan.runtimes.runtime import Line as LedgerLine
 from ziplan.solve.problem import Answer
@@ -65,15 +66,33 @@ def law_lines(law: Law, width: int) -> list[Line]:
 
 
 def derivation_lines(steps: Sequence[Step], width: int) -> list[Line]:
-    """Laws applied, in order; the same application is told once."""
+    """Laws applied, in order; each application is told once, and not at all where it gives nothing."""
     told: set[str] = set()
     lines: list[Line] = []
     for step in steps:
         key = f"{step.law.name}({step.arguments!r}){step.label}"
-        if key not in told:
+        if key not in told and not _nothing(step):
             told.add(key)
             lines += step_lines(step, width)
     return lines
+
+
+def _nothing(step: Step) -> bool:
+    """Whether a law says only that something does not happen in this plan: no bytes, no seconds."""
+    return step.law.units["return"].symbol != "1" and float(step.value) == 0
+
+
+def time_lines(estimate: Estimate, width: int) -> list[Line]:
+    """Each term of the step: how long its resource works, and how much of that the step waits for."""
+    behind = hidden(estimate)
+    names = list(dict.fromkeys((*estimate.terms, *behind)))
+    waited = [estimate.terms.get(name, 0.0) for name in names]
+    columns = [
+        Column("  term", [f"  {name}" for name in names], right=False),
+        Column("waited for", [shown(time, "s") if time else "-" for time in waited]),
+        Column("hidden", [shown(behind[name], "s") if name in behind else "-" for name in names]),
+    ]
+    return [line(Span("time of a step", "bold")), *table(columns, width)]
 
 
 def ledger_lines(estimate: Estimate, width: int) -> list[Line]:
@@ -135,8 +154,12 @@ def alternative_lines(answer: Answer, width: int) -> list[Line]:
     """The best plans of other placements, and what was searched."""
     lines = [line(Span("other placements, best first", "bold"))]
     for other in answer.alternatives:
-        time, verdict = shown(other.step_time, "s"), other.verdict.replace("_", " ")
-        lines += _indented(f"{time} a step, {verdict}: {placement_words(other.plan)}", width)
+        time, rate = shown(other.step_time, "s"), shown(other.tokens_per_s, "token/s")
+        verdict = other.verdict.replace("_", " ")
+        lines += _indented(f"{rate}, {time} a step, {verdict}: {placement_words(other.plan)};", width)
+        lines += [line("  ", *each) for each in _indented(plan_words(other), width - 2)]
+    if not answer.alternatives:
+        lines += _indented("none that may fit", width)
     return [*lines, *_indented(f"searched: {answer.space}", width)]
 
 
@@ -145,6 +168,8 @@ def explained(answer: Answer, width: int) -> list[Line]:
     best = answer.best
     of_ledger = {id(each.step) for each in best.ledger.lines}
     return [
+        line(),
+        *time_lines(best, width),
         line(),
         line(Span("derivation", "bold")),
         *derivation_lines([step for step in best.derivation.steps if id(step) not in of_ledger], width),

@@ -18,6 +18,37 @@ def interval(estimate: Estimate) -> tuple[float, float]:
     return float(estimate.step_time) * low, float(estimate.step_time) * high
 
 
+NOTICEABLE = 1e-9
+"""Share of a term below which what is hidden of it is rounding."""
+
+MILLION = 1e6
+HOUR = 3600.0
+
+
+def hidden(estimate: Estimate) -> dict[str, float]:
+    """Seconds of each term that pass behind others, longest first: work that the step does not wait for."""
+    behind = {term: busy - estimate.terms.get(term, 0.0) for term, busy in estimate.busy.items()}
+    kept = {term: time for term, time in behind.items() if time > NOTICEABLE * estimate.busy[term]}
+    return dict(sorted(kept.items(), key=lambda each: -each[1]))
+
+
+def gpu_hours_per_million_tokens(estimate: Estimate) -> float:
+    """GPU-hours of all GPUs for a million tokens."""
+    return float(estimate.gpus * estimate.time_per_token) * MILLION / HOUR
+
+
+def cost_per_million_tokens(estimate: Estimate) -> float | None:
+    """Dollars for a million tokens; None where nobody has stated a price."""
+    return (
+        None if estimate.step_cost is None else estimate.step_cost / float(estimate.tokens_per_step) * MILLION
+    )
+
+
+def flash_writes_per_node(estimate: Estimate) -> float:
+    """Bytes that a step writes to the drives of one node."""
+    return float(estimate.flash_writes) * min(estimate.cluster.node.gpus_per_node, float(estimate.gpus))
+
+
 @dataclass(frozen=True)
 class Place:
     """A tier in a phase, and what is left there: below zero is what is missing."""

@@ -11,7 +11,14 @@ from ziplan.estimate import Assumption, Estimate, Limits, TierMemory, TierTest
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Step
 from ziplan.plan import Checkpointing, Plan
-from ziplan.report.figures import interval, placement_of, whole
+from ziplan.report.figures import (
+    HOUR,
+    cost_per_million_tokens,
+    gpu_hours_per_million_tokens,
+    interval,
+    placement_of,
+    whole,
+)
 from ziplan.report.inputs import values
 from ziplan.runtimes.runtime import PHASES, Line
 from ziplan.solve.problem import Answer, Binding
@@ -52,6 +59,7 @@ def fit_document(answer: Answer, files: Mapping[str, str], said: Iterable[str] =
         "problem": problem_of(answer),
         "plan": plan_object(best.plan),
         **estimate_objects(best, notes),
+        "cost": cost_object(best, notes),
         "baseline": {
             "gpu_count": notes.number("baseline.gpu_count", answer.baseline.gpus),
             "usable_per_gpu_bytes": notes.number(
@@ -79,6 +87,27 @@ def fit_document(answer: Answer, files: Mapping[str, str], said: Iterable[str] =
     return {**document, "notes": notes.texts}
 
 
+def cost_object(estimate: Estimate, notes: Notes) -> Document:
+    """What a step costs at the price that the cluster file states, and the GPU time that stands in for it."""
+    price = estimate.cluster.price
+    none = "no price stated; gpu_time_per_million_tokens_s stands in for it"
+
+    def number(key: str, value: float | None, reason: str = none) -> float | None:
+        return notes.number(f"cost.{key}", value, reason)
+
+    gpu_time = gpu_hours_per_million_tokens(estimate) * HOUR
+    return {
+        "step_usd": number("step_usd", estimate.step_cost),
+        "million_tokens_usd": number("million_tokens_usd", cost_per_million_tokens(estimate)),
+        "node_hour_usd": number("node_hour_usd", price.per_node_hour_usd if price else None),
+        "price_source": price.source if price else "",
+        "price_date": price.date if price else "",
+        "gpu_time_per_million_tokens_s": number(
+            "gpu_time_per_million_tokens_s", gpu_time, "the step has no known time"
+        ),
+    }
+
+
 def binding_object(binding: Binding, notes: Notes) -> Document:
     """What limits the answer: a tier's capacity, or the link or processor that the step waits for."""
     capacity = binding.kind == "capacity"
@@ -99,6 +128,8 @@ def problem_of(answer: Answer) -> Document:
     return {
         "model": problem.workload.model.name,
         "params": int(problem.workload.model.params),
+        "active_params": int(problem.workload.model.active_params),
+        "trainable_params": int(problem.workload.trainable_params),
         "cluster": problem.cluster.label,
         "gpu_count": problem.cluster.gpu_count,
         "runtime": problem.runtime.NAME,
@@ -218,6 +249,7 @@ def limits_object(limits: Limits | None, notes: Notes) -> Document:
     values = {
         "max_params_by_capacity_params": limits and limits.max_params_by_capacity,
         "max_d_model_by_width": limits and limits.max_d_model_by_width,
+        "max_d_model_untiled": limits and limits.max_d_model_untiled,
         "max_params_by_compute_params": limits and limits.max_params_by_compute,
         "training_time_s": limits and limits.training_time,
         "greatest_tile_count": limits and limits.greatest_tile_count,

@@ -2,49 +2,58 @@
 
 from __future__ import annotations
 
-from ziplan.report.lines import Line, Span, line, wrapped
+from collections.abc import Iterator
+
+from ziplan.estimate import Limits
+from ziplan.report.figures import tokens_per_rank
+from ziplan.report.lines import Line, line, wrapped
+from ziplan.report.phrases import size_words
 from ziplan.report.table import Column, table
 from ziplan.solve.problem import Answer
-from ziplan.units import show, show_duration
+from ziplan.units import counted, show, show_duration
 
 
 def limits_text(answer: Answer, width: int) -> list[Line]:
-    """The three ceilings beside the model, and how long training takes."""
+    """The three ceilings beside the model, how long training takes, and what each of them means."""
     best = answer.best
     model, ceilings = best.workload.model, best.limits
-    head = wrapped(f"{model.name} on {best.cluster.label}, {answer.problem.runtime.NAME}", width)
+    runtime = answer.problem.runtime
+    gpus = counted(best.cluster.gpu_count, "GPU")
+    what = f"{model.name} ({size_words(best.workload)}) on {best.cluster.label} ({gpus}), {runtime.NAME}"
+    notes = [part for note in model.notes for part in wrapped(f"note: {note}", width)]
+    head = [*wrapped(f"{what} {runtime.VERSION}".rstrip(), width), *notes, line()]
     if ceilings is None:
         needs = ", ".join(best.unknown) or "an input that nobody stated"
         return [*head, *wrapped(f"ceilings unknown: {needs}", width)]
-    budget = (
-        f"{ceilings.tokens_per_param:g} tokens per parameter within {show_duration(ceilings.time_budget, 3)}"
-    )
-    tiles = f"in at most {show(ceilings.greatest_tile_count, '1')} tiles"
+    params, d_model = show(model.params, "param"), f"{model.d_model:,}"
     rows = [
-        (
-            "parameters, by capacity",
-            show(ceilings.max_params_by_capacity, "param"),
-            show(model.params, "param"),
-            "",
-        ),
-        ("width d_model, by memory", show(ceilings.max_d_model_by_width, "1"), f"{model.d_model:,}", tiles),
-        (
-            "parameters, by compute",
-            show(ceilings.max_params_by_compute, "param"),
-            show(model.params, "param"),
-            budget,
-        ),
-        (
-            "training time",
-            "-",
-            show_duration(ceilings.training_time),
-            f"{ceilings.tokens_per_param:g} tokens per parameter",
-        ),
+        ("parameters, by capacity", show(ceilings.max_params_by_capacity, "param"), params),
+        ("width d_model, by memory", show(ceilings.max_d_model_untiled, "1"), d_model),
+        ("  with tiled operators", show(ceilings.max_d_model_by_width, "1"), d_model),
+        ("parameters, by compute", show(ceilings.max_params_by_compute, "param"), params),
+        ("training time", "-", show_duration(ceilings.training_time)),
     ]
     columns = [
         Column("ceiling", [row[0] for row in rows], right=False),
         Column("limit", [row[1] for row in rows]),
-        Column("this model", [Span(row[2]) for row in rows]),
-        Column("", [row[3] for row in rows], False, 1),
+        Column("this model", [row[2] for row in rows]),
     ]
-    return [*head, line(), *table(columns, width)]
+    meanings = [part for text in _meanings(answer, ceilings) for part in wrapped(text, width)]
+    return [*head, *table(columns, width), line(), *meanings]
+
+
+def _meanings(answer: Answer, ceilings: Limits) -> Iterator[str]:
+    """What each ceiling is the ceiling of."""
+    best = answer.best
+    model, outermost = best.workload.model, list(best.cluster.node.tiers)[-1]
+    tokens, tiles = tokens_per_rank(best), ceilings.greatest_tile_count
+    yield f"capacity: parameters, gradients and optimizer state fill {outermost} of all nodes"
+    yield (
+        f"width: the widest operator of a layer and what goes in and out of it for {tokens:,.0f} tokens fill "
+        f"a GPU; tiled into {show(tiles, '1')} pieces at most, which is a change of the model's code"
+    )
+    budget = f"{ceilings.tokens_per_param:g} tokens per parameter"
+    dense = "" if model.active_params == model.params else ", all of them active in every token"
+    yield f"compute: {budget}{dense}, within {show_duration(ceilings.time_budget, 3)} at the GPUs' rate"
+    sparse = dense and f", {show(model.active_params, 'param')} of them active in a token,"
+    yield f"training time: {budget}{sparse} at the rate that this plan is predicted to reach"

@@ -10,8 +10,10 @@ from ziplan.workload.model import Model
 
 def model_text(model: Model, width: int) -> list[Line]:
     """What the model is, and a row for each operator."""
+    fewer = model.active_params != model.params
+    active = f" ({show(model.active_params, 'param')} active per token)" if fewer else ""
     about = (
-        f"{show(model.params, 'param')}, {model.layer_count} layers, d_model {model.d_model:,}, "
+        f"{show(model.params, 'param')}{active}, {model.layer_count} layers, d_model {model.d_model:,}, "
         f"{model.attention_heads} heads ({model.key_value_heads} of keys and values), "
         f"vocabulary {model.vocab_size:,}"
     )

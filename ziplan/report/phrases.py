@@ -8,6 +8,7 @@ from ziplan.report.figures import placement_of, whole
 from ziplan.report.lines import GLUE, glued
 from ziplan.solve.problem import Binding
 from ziplan.units import show, show_duration
+from ziplan.workload.training import Workload
 
 
 def shown(value: float, unit: str) -> str:
@@ -22,6 +23,22 @@ def spread(low: float, high: float, unit: str) -> str:
         return last
     number, _, written = first.rpartition(GLUE)
     return glued(f"{number} to {last}" if last.endswith(GLUE + written) else f"{first} to {last}")
+
+
+def size_words(workload: Workload) -> str:
+    """How large a model is: all parameters, and those of a token and those trained where they are fewer."""
+    model = workload.model
+    words = [shown(model.params, "param")]
+    if model.active_params != model.params:
+        words.append(f"{shown(model.active_params, 'param')} active per token")
+    if workload.trainable_params != model.params:
+        words.append(f"{shown(workload.trainable_params, 'param')} trained")
+    return ", ".join(words)
+
+
+def money(amount: float) -> str:
+    """Dollars in three digits, on one line."""
+    return shown(amount, "USD")
 
 
 def binding_words(binding: Binding) -> str:
@@ -46,12 +63,12 @@ def plan_words(estimate: Estimate) -> str:
     """The rest of the plan in one phrase."""
     plan, training = estimate.plan, estimate.workload.training
     checkpointing = Checkpointing(int(plan.activation_checkpointing)).name.lower()
-    words = [f"ZeRO {whole(plan.zero_stage)}", f"dp {whole(plan.dp_degree)}"]
-    words += [f"tp {whole(plan.tp_degree)}"] * (plan.tp_degree > 1)
-    words += [f"pp {whole(plan.pp_degree)}"] * (plan.pp_degree > 1)
+    words = [f"ZeRO {whole(plan.zero_stage)}", f"dp {whole(plan.dp_degree):,}"]
+    words += [f"tp {whole(plan.tp_degree):,}"] * (plan.tp_degree > 1)
+    words += [f"pp {whole(plan.pp_degree):,}"] * (plan.pp_degree > 1)
     words += [
-        f"micro-batch {whole(plan.micro_batch_size)} x {training.sequence_length:,}",
-        f"accumulation {whole(plan.accumulation_steps)}",
+        f"micro-batch {whole(plan.micro_batch_size):,} x {training.sequence_length:,}",
+        f"accumulation {whole(plan.accumulation_steps):,}",
         f"{'no' if checkpointing == 'none' else checkpointing} checkpointing",
         f"prefetch {whole(plan.prefetch_depth)}",
     ]

@@ -64,6 +64,8 @@ PLAN = record(
 PROBLEM = record(
     model=TEXT,
     params=COUNT,
+    active_params=COUNT,
+    trainable_params=COUNT,
     cluster=TEXT,
     gpu_count=COUNT,
     runtime=TEXT,
@@ -114,6 +116,7 @@ LIMITS = record(
     **_numbers(
         "max_params_by_capacity_params",
         "max_d_model_by_width",
+        "max_d_model_untiled",
         "max_params_by_compute_params",
         "training_time_s",
         "greatest_tile_count",
@@ -207,6 +210,11 @@ DOCUMENTS: dict[str, Schema] = {
         memory=each(MEMORY),
         tiers=each(TIER),
         limits=LIMITS,
+        cost=record(
+            **_numbers("step_usd", "million_tokens_usd", "node_hour_usd", "gpu_time_per_million_tokens_s"),
+            price_source=TEXT,
+            price_date=TEXT,
+        ),
         baseline=record(
             **_numbers("gpu_count", "usable_per_gpu_bytes", "step_time_s", "step_time_gpu_count"),
             fits_here=TRUTH,

@@ -7,19 +7,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ziplan.estimate import Estimate
-from ziplan.report.figures import Place, interval, kinds_of_inputs, lacking, tightest
+from ziplan.report.figures import (
+    Place,
+    cost_per_million_tokens,
+    flash_writes_per_node,
+    gpu_hours_per_million_tokens,
+    hidden,
+    interval,
+    kinds_of_inputs,
+    lacking,
+    tightest,
+)
 from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.page import Block, Paragraph, laid_out
-from ziplan.report.phrases import binding_words, placement_words, plan_words, shown, spread
+from ziplan.report.phrases import (
+    binding_words,
+    money,
+    placement_words,
+    plan_words,
+    shown,
+    size_words,
+    spread,
+)
 from ziplan.report.tiers import tier_table
 from ziplan.solve.problem import Answer, Change
-from ziplan.units import show
+from ziplan.units import counted, show
 
 LONGEST = 20
 VERDICTS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unknown": "yellow"}
 KIND_WORDS = {"datasheet": "from data sheets", "given": "given by you"}
 TERM_SHARE = 0.005
 """Parts of a step shorter than this share of it are not worth a word."""
+CLOSE = 0.5
+"""What runs hidden is worth a line from this share of the longest term on."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +61,14 @@ def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
     blocks: list[Block] = [
         _headline(answer, width),
         *_time(best),
+        *_hidden(best),
+        *_cost(answer),
         Paragraph("binds", binding_words(answer.binding)),
         [],
         tier_table(best, width),
         [],
         *_biggest_lines(best),
+        *_drives(best),
         Paragraph("placement", placement_words(best.plan)),
         Paragraph("plan", plan_words(best)),
         _baseline(answer),
@@ -60,10 +83,9 @@ def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
 def _headline(answer: Answer, width: int) -> list[Line]:
     best, runtime = answer.best, answer.problem.runtime
     model = best.workload.model
-    gpus = best.cluster.gpu_count
     what = (
-        f"{model.name} ({shown(model.params, 'param')}) on {best.cluster.label} "
-        f"({gpus} GPU{'s' * (gpus > 1)}), {runtime.NAME} {runtime.VERSION}".rstrip()
+        f"{model.name} ({size_words(best.workload)}) on {best.cluster.label} "
+        f"({counted(best.cluster.gpu_count, 'GPU')}), {runtime.NAME} {runtime.VERSION}".rstrip()
     )
     verdict = best.verdict.replace("_", " ")
     margin = _margin(best, tightest(best))
@@ -109,6 +131,49 @@ def _time(estimate: Estimate) -> list[Paragraph]:
     return [Paragraph("step", rates), Paragraph("", "= " + " + ".join(parts))]
 
 
+def _hidden(estimate: Estimate) -> list[Paragraph]:
+    """What runs behind the step's terms, where a little more of it would be the step."""
+    behind = hidden(estimate)
+    longest = max(estimate.terms.values(), default=math.inf)
+    if estimate.verdict == "does_not_fit" or sum(behind.values()) < CLOSE * longest:
+        return []
+    parts = [f"{name} {shown(time, 's')}" for name, time in behind.items() if time > TERM_SHARE * longest]
+    return [Paragraph("hidden", f"behind these: {', '.join(parts)}")]
+
+
+def _cost(answer: Answer) -> list[Paragraph]:
+    """What the step costs, where a price is stated; what stands in for it, where cost was asked for."""
+    best, price = answer.best, answer.best.cluster.price
+    if best.verdict == "does_not_fit" or not math.isfinite(best.step_time):
+        return []
+    hours = f"{show(gpu_hours_per_million_tokens(best), '1', 3)} GPU-hours"
+    million = cost_per_million_tokens(best)
+    if price is None or best.step_cost is None or million is None:
+        asked = answer.problem.objective == "cost"
+        said = f"{hours} per million tokens stand in for it: no price is stated (`price:` in a cluster.yaml)"
+        return [Paragraph("cost", said)] if asked else []
+    source = ", ".join(filter(None, (price.source, price.date))) or "source not stated"
+    return [
+        Paragraph(
+            "cost",
+            f"{money(best.step_cost)} a step, {money(million)} per million tokens ({hours}), "
+            f"at {show(price.per_node_hour_usd, 'USD')} per node and hour ({source})",
+        )
+    ]
+
+
+def _drives(estimate: Estimate) -> list[Paragraph]:
+    """What a step writes to flash, and how long the drives take it."""
+    written = flash_writes_per_node(estimate)
+    if not written > 0 or estimate.verdict == "does_not_fit":
+        return []
+    lifetime = estimate.drive_lifetime
+    worn = "for how long the drives take it is unknown: their endurance is not stated"
+    if lifetime is not None and math.isfinite(lifetime):
+        worn = f"which uses up the drives' rated endurance in {shown(lifetime, 's')} of training"
+    return [Paragraph("drives", f"{shown(written, 'B')} written to flash on each node in a step, {worn}")]
+
+
 def _biggest_lines(estimate: Estimate) -> list[Paragraph]:
     place = tightest(estimate)
     if place is None or estimate.verdict != "does_not_fit":
@@ -129,20 +194,31 @@ def _baseline(answer: Answer) -> Paragraph:
         )
     if math.isinf(base.gpus):
         return Paragraph("without", "offload (stage 3 in GPU memory): no number of these GPUs is enough")
-    need = f"{show(base.gpus, '1', 6)} GPUs at {shown(base.usable_bytes_per_gpu, 'B')} usable each"
+    each = " each" if base.gpus > 1 else ""
+    need = f"{counted(base.gpus, 'GPU')} with {shown(base.usable_bytes_per_gpu, 'B')} usable{each}"
     time = ""
-    if base.step_time is not None:
-        time = f", {shown(base.step_time, 's')} for the same tokens on {base.step_gpus or base.gpus:,.0f}"
+    if base.step_time is not None and math.isfinite(base.step_time):
+        on = counted(base.step_gpus or base.gpus, "GPU")
+        time = f", {shown(base.step_time, 's')} for the same tokens on {on}"
     return Paragraph("without", f"offload (stage 3 in GPU memory): needs {need}{time}")
 
 
 def _change(changes: Sequence[Change], estimate: Estimate) -> list[Paragraph]:
     if changes:
         first = changes[0]
-        return [Paragraph("change", f"{first.path} from {first.before} to {first.after}: {first.effect}")]
+        return [
+            Paragraph(
+                "change", f"{first.path} from {_read(first.before)} to {_read(first.after)}: {first.effect}"
+            )
+        ]
     if estimate.verdict == "does_not_fit":
         return [Paragraph("change", "no single change of an input makes it fit")]
     return []
+
+
+def _read(value: str) -> str:
+    """A value of an input as people read it."""
+    return f"{int(value):,}" if value.isdecimal() else value
 
 
 def _files(written: Written) -> list[Paragraph]:

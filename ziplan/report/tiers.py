@@ -42,7 +42,7 @@ def _tokens_here(estimate: Estimate, name: str) -> str:
     tokens = f"{tokens_per_rank(estimate):,.0f}"
     tier = estimate.cluster.node.tiers.get(name)
     ranks = float(estimate.plan.dp_degree)
-    return f"{ranks:g} x {tokens}" if tier and tier.scope == "node" and ranks > 1 else tokens
+    return f"{ranks:,.0f} x {tokens}" if tier and tier.scope == "node" and ranks > 1 else tokens
 
 
 def _need(memory: TierMemory | None) -> str:
