@@ -6,12 +6,25 @@ line is loaded, which takes a tenth of a second, nobody else would catch an inte
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+
+SETTINGS = {"OPENBLAS_NUM_THREADS": "1", "PYDANTIC_DISABLE_PLUGINS": "__all__"}
+"""What libraries read when they are imported, for this process and unless the caller has set it.
+
+numpy would start a thread for each core (ziplan multiplies no matrices), and pydantic would read the
+metadata of every installed package to find plugins (ziplan's records are for none).
+"""
 
 
 def main() -> None:
     """Run ziplan and exit with its code; interrupted while it loads, exit 130 and say nothing."""
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    # A question is answered in less time than it takes to look for garbage among the modules: none
+    # is collected on the way, and at the end all that is left is not searched once more.
+    gc.disable()
     # Where a shell starts ziplan with interrupts ignored (`nohup`, `&`), they stay ignored.
     heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if heeded:
@@ -21,7 +34,10 @@ def main() -> None:
 
     if heeded:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    run()
+    try:
+        run()
+    finally:
+        gc.freeze()
 
 
 if __name__ == "__main__":
