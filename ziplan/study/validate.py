@@ -45,18 +45,25 @@ def validation(paths: Sequence[Path] = ()) -> Validation:
 
 def predicted(record: Record) -> Run | Unpredicted:
     """The run of a record as ziplan predicts it, or why it does not."""
+    answer = estimated(record)
+    if not isinstance(answer, Estimate):
+        return _unpredicted(record, answer)
+    if record.entry.measured.timed and answer.unknown:
+        return _unpredicted(record, f"not stated, and the time depends on it: {', '.join(answer.unknown)}")
+    return _run(record, answer, kind_of(answer.cluster, answer.plan))
+
+
+def estimated(record: Record) -> Estimate | str:
+    """The estimate of a record's run, or why there is none."""
     cluster, workload, runtime = _cluster(record), _workload(record), _runtime(record)
     plan = runtime.settle(cluster, workload, _plan(record, cluster))
     reasons = runtime.refusals(cluster, workload, plan)
     if reasons:
-        return _unpredicted(record, "; ".join(reasons))
+        return "; ".join(reasons)
     try:
-        answer = estimate(cluster, workload, runtime, plan)
+        return estimate(cluster, workload, runtime, plan)
     except BadInput as error:
-        return _unpredicted(record, "; ".join(problem.message for problem in error.problems))
-    if record.entry.measured.timed and answer.unknown:
-        return _unpredicted(record, f"not stated, and the time depends on it: {', '.join(answer.unknown)}")
-    return _run(record, answer, kind_of(cluster, plan))
+        return "; ".join(problem.message for problem in error.problems)
 
 
 def _run(record: Record, answer: Estimate, kind: str) -> Run:
