@@ -101,6 +101,33 @@ def test_the_ideal_runtime_has_no_files_to_write(capsys, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("runtime", ["deepspeed", "fsdp", "ideal"])
+def test_a_rate_that_nobody_stated_leaves_memory_answered_and_time_unknown(runtime, capsys):
+    asked = (
+        "llama-3.1-8b",
+        "dgx-2",
+        "--sequence-length",
+        "2048",
+        "--precision",
+        "fp32",
+        "--runtime",
+        runtime,
+    )
+    ran = ziplan(capsys, "fit", *asked, "--explain")
+    assert (ran.code, ran.err) == (3, "")
+    assert "unknown, not stated: gpu.peak_flops_per_s.fp32" in ran.out
+    assert "--set gpu.peak_flops_per_s.fp32=VALUE does" in " ".join(ran.out.split())
+    assert "hbm per GPU" in ran.out
+    document = json.loads(ziplan(capsys, "fit", *asked, "--json").out)
+    jsonschema.validate(document, strict(DOCUMENTS["fit"]))
+    assert (document["verdict"], document["estimate"]["step_time_s"]) == ("unknown", None)
+    assert document["memory"]["hbm"]["needed_high_bytes"] > 0
+    assert document["binding"]["link"] is None
+    stated = ("--set", "gpu.peak_flops_per_s.fp32=15.7 TFLOP/s")
+    assert ziplan(capsys, "fit", *asked, *stated).code == 0
+    assert ziplan(capsys, "limits", *asked).code == 0
+
+
 def test_odd_values_are_warned_about_on_stderr(capsys):
     ran = ziplan(capsys, *FIT, "--set", "links.network.bandwidth=25 GB/s")
     assert ran.code == 0

@@ -7,7 +7,7 @@ from runtimes.drawn import with_tier
 from runtimes.toy import cluster
 
 from ziplan.errors import BadInput
-from ziplan.estimate.rates import Rates
+from ziplan.estimate.rates import UNKNOWN, Rates
 from ziplan.laws.law import Derivation
 from ziplan.runtimes import RUNTIMES
 
@@ -94,6 +94,15 @@ def test_a_peak_rate_is_taken_in_part_and_said_so():
     (said,) = found.assumptions.values()
     assert said.value == sustained < 200e12
     assert said.low < said.value < said.high
+
+
+def test_a_rate_in_fp32_that_nobody_stated_is_unknown():
+    gpu = cluster().node.gpu.model_copy(
+        update={"peak_flops_per_s": {"fp16": 200e12}, "sustained_flops_per_s": {}}
+    )
+    found = rates(changed(cluster(), gpu=gpu), precision="fp32")
+    assert found.of("gpu") == UNKNOWN
+    assert found.unknown == {"gpu": "gpu.peak_flops_per_s.fp32"}
 
 
 def test_a_precision_that_the_gpu_lacks_is_refused():

@@ -224,9 +224,17 @@ def test_a_sequence_longer_than_the_model_takes():
     )
 
 
+def test_every_gpu_computes_in_fp32_known_rate_or_not():
+    assert load_workload("gpt2", {**LENGTH, "precision": "fp32"}, ("fp16",)).precision == "fp32"
+    with pytest.raises(BadInput) as raised:
+        load_workload("gpt2", {**LENGTH, "precision": "bf16"}, ("fp16",))
+    (problem,) = raised.value.problems
+    assert problem.help == "where it does, state how fast: --set gpu.peak_flops_per_s.bf16='100 TFLOP/s'"
+
+
 def test_a_precision_that_the_gpu_lacks(write):
     assert (
-        "--precision: the GPU does not compute in bf16"
+        "--precision: no bf16 rate of this GPU is stated, so it is taken not to compute in it; it has fp16"
         in refused("gpt2", {**LENGTH, "precision": "bf16"}, ("fp16", "fp32"))[1]
     )
     path = write("model.yaml", "model: gpt2\ntraining:\n  sequence_length: 8\n  precision: bf16\n")

@@ -48,7 +48,7 @@ def tier_tests(
     derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, rates: Rates
 ) -> dict[str, TierTest]:
     """Each tier against the bar that streaming parameters from it sets (article: Applying the test)."""
-    apply = derivation.apply
+    apply, sustained = derivation.apply, rates.of("gpu") or math.nan
     full = plan.activation_checkpointing == Checkpointing.FULL
     streamed = apply(streamed_bytes_per_param, param_bytes_per_param=PARAM_BYTES, param_loads=PARAM_LOADS)
     per_token = apply(
@@ -69,14 +69,12 @@ def tier_tests(
         tokens_per_rank=tokens,
         forward_flops_per_param_token=2.0,
         layer_count=float(workload.model.layer_count),
-        sustained_flops_per_s=rates.of("gpu"),
+        sustained_flops_per_s=sustained,
     )
     tests = {}
     for name, tier in cluster.node.tiers.items():
         bandwidth = rates.of(f"{name}.read") or math.nan
-        balance = apply(
-            machine_balance, name, sustained_flops_per_s=rates.of("gpu"), link_bandwidth=bandwidth
-        )
+        balance = apply(machine_balance, name, sustained_flops_per_s=sustained, link_bandwidth=bandwidth)
         striped = plan.dp_degree if tier.scope == "node" else 1.0
         margin = (
             apply(
@@ -123,6 +121,7 @@ def limits(
 ) -> Limits:
     """The three ceilings of the article, and how long this model trains at the predicted rate."""
     apply, node, model = derivation.apply, cluster.node, workload.model
+    sustained = rates.of("gpu") or math.nan
     outermost = list(node.tiers.values())[-1]
     capacity = apply(
         tier_capacity,
@@ -142,7 +141,7 @@ def limits(
         max_params_by_compute=apply(
             max_params_by_compute,
             training_time=TIME_BUDGET,
-            cluster_flops_per_s=cluster.gpu_count * rates.of("gpu"),
+            cluster_flops_per_s=cluster.gpu_count * sustained,
             flops_per_param_token=6.0,
             tokens_per_param=TOKENS_PER_PARAM,
         ),

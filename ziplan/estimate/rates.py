@@ -64,7 +64,7 @@ class Rates:
         self._known: dict[str, float] = {}
         self.assumptions: dict[str, Assumption] = {}
         self.unknown: dict[str, str] = {}
-        """Path of the missing input, by tier and direction."""
+        """Path of the missing input, by resource."""
 
     def of(self, resource: str) -> float:
         """FLOP/s of "gpu", param/s of "cpu_optimizer" (the node's), else B/s of one rank."""
@@ -89,6 +89,10 @@ class Rates:
         gpu, precision = self._node.gpu, self._precision
         if precision in gpu.sustained_flops_per_s:
             return gpu.sustained_flops_per_s[precision]
+        if precision == "fp32" and precision not in gpu.peak_flops_per_s:
+            # Every GPU computes in fp32; how fast, nobody has said.
+            self.unknown["gpu"] = f"gpu.peak_flops_per_s.{precision}"
+            return UNKNOWN
         if precision not in gpu.peak_flops_per_s:
             known = ", ".join(sorted(gpu.peak_flops_per_s))
             raise BadInput.of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -154,9 +155,10 @@ def alternative_lines(answer: Answer, width: int) -> list[Line]:
     """The best plans of other placements, and what was searched."""
     lines = [line(Span("other placements, best first", "bold"))]
     for other in answer.alternatives:
-        time, rate = shown(other.step_time, "s"), shown(other.tokens_per_s, "token/s")
+        time = f"{shown(other.tokens_per_s, 'token/s')}, {shown(other.step_time, 's')} a step"
+        pace = "step time" if math.isnan(other.step_time) else f"{time},"
         verdict = other.verdict.replace("_", " ")
-        lines += _indented(f"{rate}, {time} a step, {verdict}: {placement_words(other.plan)};", width)
+        lines += _indented(f"{pace} {verdict}: {placement_words(other.plan)};", width)
         lines += [line("  ", *each) for each in _indented(plan_words(other), width - 2)]
     if not answer.alternatives:
         lines += _indented("none that may fit", width)

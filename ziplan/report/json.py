@@ -113,10 +113,12 @@ def binding_object(binding: Binding, notes: Notes) -> Document:
     capacity = binding.kind == "capacity"
     absent = "link" if capacity else "tier"
     notes.texts.append(f"binding.{absent}: {'capacity' if capacity else 'time'} binds, not a {absent}")
+    if not binding.where:
+        notes.texts.append(f"binding.link: {binding.what}")
     return {
         "kind": binding.kind,
         "tier": binding.where if capacity else None,
-        "link": None if capacity else binding.where,
+        "link": None if capacity else binding.where or None,
         "what": binding.what,
     }
 

@@ -45,7 +45,7 @@ def binding_words(binding: Binding) -> str:
     """What limits an answer."""
     if binding.kind == "capacity":
         return f"capacity of {binding.where} in {binding.what}"
-    return f"{binding.what} ({binding.where})" if binding.where != binding.what else binding.what
+    return f"{binding.what} ({binding.where})" if binding.where not in ("", binding.what) else binding.what
 
 
 def placement_words(plan: Plan) -> str:

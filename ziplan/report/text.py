@@ -116,7 +116,8 @@ def _margin(estimate: Estimate, place: Place | None) -> str:
 def _time(estimate: Estimate) -> list[Paragraph]:
     if math.isnan(estimate.step_time):
         wanted = ", ".join(estimate.unknown) or "what decides it"
-        return [Paragraph("step", f"unknown: nobody stated {wanted}")]
+        remedy = "".join(f"; --set {path}=VALUE does" for path in estimate.unknown[:1])
+        return [Paragraph("step", f"unknown: nobody stated {wanted}{remedy}")]
     low, high = interval(estimate)
     ends = f" ({spread(low, high, 's')})" if low < high else ""
     rates = (
@@ -135,7 +136,8 @@ def _hidden(estimate: Estimate) -> list[Paragraph]:
     """What runs behind the step's terms, where a little more of it would be the step."""
     behind = hidden(estimate)
     longest = max(estimate.terms.values(), default=math.inf)
-    if estimate.verdict == "does_not_fit" or sum(behind.values()) < CLOSE * longest:
+    untold = estimate.verdict == "does_not_fit" or math.isnan(estimate.step_time)
+    if untold or sum(behind.values()) < CLOSE * longest:
         return []
     parts = [f"{name} {shown(time, 's')}" for name, time in behind.items() if time > TERM_SHARE * longest]
     return [Paragraph("hidden", f"behind these: {', '.join(parts)}")]
@@ -178,7 +180,8 @@ def _biggest_lines(estimate: Estimate) -> list[Paragraph]:
     place = tightest(estimate)
     if place is None or estimate.verdict != "does_not_fit":
         return []
-    lines = [each for each in estimate.ledger.lines if each.tier == place.tier and place.phase in each.phases]
+    there = [each for each in estimate.ledger.lines if each.tier == place.tier and each.high > 0]
+    lines = [each for each in there if place.phase in each.phases]
     biggest = sorted(lines, key=lambda each: -each.high)[:3]
     words = [
         f"{each.name} {shown(each.high, 'B')}{f' [{each.knob}]' if each.knob else ''}" for each in biggest

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 from ziplan.estimate import Estimate
 from ziplan.solve.problem import Binding
 
 
 def binding(best: Estimate) -> Binding:
-    """The tier that lacks most, or the term that the step spends most of its time on."""
+    """The tier that lacks most, or the term that the step spends most of its time on, if that is known."""
     if best.verdict == "does_not_fit":
         worst = max(best.memory, key=lambda name: best.memory[name].low / best.memory[name].available)
         phases = best.memory[worst].phases
         return Binding("capacity", worst, max(phases, key=lambda name: phases[name][0]))
+    if isnan(best.step_time):
+        return Binding("time", "", f"unknown without {' and '.join(best.unknown)}")
     resource, term = longest_wait(best)
     return Binding("time", resource, term)
 

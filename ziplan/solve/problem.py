@@ -32,7 +32,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Binding:
-    """What limits the answer: a tier's capacity, or the resource that the longest term waits for."""
+    """What limits the answer: a tier's capacity, or the resource that the longest term waits for.
+
+    `where` is empty where an input that nobody has stated decides it.
+    """
 
     kind: Literal["capacity", "time"]
     where: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import isnan
 
 from ziplan.estimate import Estimate
 from ziplan.solve.baseline import plain_stage3
@@ -111,9 +112,11 @@ def _notes(best: Estimate, changed: bool) -> tuple[str, ...]:
         )
     if free_batch(best.workload):
         sequences = int(plan.micro_batch_size * plan.accumulation_steps * plan.dp_degree)
-        notes.append(
-            f"global batch of {counted(sequences, 'sequence')} chosen by the solver: "
+        why = (
             f"the fewest accumulation steps within {KNEE - 1:.0%} of the best throughput, at most "
             f"{MOST_TOKENS_PER_STEP:,} tokens a step"
         )
+        if isnan(best.step_time):
+            why = "the fewest accumulation steps, as no throughput is known"
+        notes.append(f"global batch of {counted(sequences, 'sequence')} chosen by the solver: {why}")
     return tuple(notes)

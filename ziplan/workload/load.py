@@ -115,22 +115,30 @@ class _Settled:
         return Training.model_validate(self.values)
 
     def precision(self, precisions: Collection[str]) -> Precision:
-        """The precision asked for, else bf16 where the GPU has it, else fp16, else fp32."""
+        """The precision asked for, else bf16 where the GPU has it, else fp16, else fp32.
+
+        Every GPU computes in fp32, so that may be asked for where nobody has stated how fast.
+        """
         asked: Precision | None = self.values.get("precision")
         if asked is None:
             order: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
             return next((choice for choice in order if choice in precisions or not precisions), "fp32")
-        if precisions and asked not in precisions:
+        if precisions and asked not in precisions and asked != "fp32":
             has = ", ".join(sorted(precisions))
-            raise BadInput(self._problem("precision", f"the GPU does not compute in {asked}; it has {has}"))
+            message = (
+                f"no {asked} rate of this GPU is stated, so it is taken not to compute in it; it has {has}"
+            )
+            key = f"gpu.peak_flops_per_s.{asked}"
+            remedy = f"where it does, state how fast: --set {key}='100 TFLOP/s'"
+            raise BadInput(self._problem("precision", message, remedy))
         return asked
 
-    def _problem(self, setting: str, message: str) -> Problem:
+    def _problem(self, setting: str, message: str, help: str = "") -> Problem:
         """A problem with a setting, at the place that it came from."""
         if setting in self.flags.data or self.source.document is None:
-            return self.flags.problem((setting,), WRONG_VALUE, message)
+            return self.flags.problem((setting,), WRONG_VALUE, message, help)
         path = ("training", setting)
-        return self.source.document.problem(path, WRONG_VALUE, f"{dotted(path)}: {message}")
+        return self.source.document.problem(path, WRONG_VALUE, f"{dotted(path)}: {message}", help)
 
     def _without_length(self) -> Problem:
         flag = "--sequence-length (for example `--sequence-length 4096`)"
