@@ -282,7 +282,16 @@ def test_an_unknown_setting_lists_what_may_be_set():
     with pytest.raises(BadInput) as raised:
         load_cluster("dgx-2", [("foo", "1")])
     (problem,) = raised.value.problems
-    assert problem.hint == ("known here: name, gpu, gpus_per_node, cpu, tiers, links, fabric, network, nodes")
+    known = "name, gpu, gpus_per_node, cpu, tiers, links, fabric, network, memory_limit, memlock_limit, nodes"
+    assert problem.hint == f"known here: {known}"
+
+
+def test_a_containers_limit_stands_in_place_of_host_memory():
+    limited = load_cluster("dgx-2", [("memory_limit", "200 GB")])
+    assert limited.node.tiers["dram"].capacity == 200e9
+    assert limited.provenance["tiers.dram.capacity"].source.startswith("memory_limit (")
+    whole = load_cluster("dgx-2").node.tiers["dram"].capacity
+    assert load_cluster("dgx-2", [("memory_limit", "90 TB")]).node.tiers["dram"].capacity == whole
 
 
 def test_an_unknown_machine_is_answered_in_a_few_words():

@@ -52,6 +52,7 @@ ARITHMETIC = {
     "maximum": _pick(lambda ordered: ordered[-1]),
     "ceil": _whole,
     "floor": _whole,
+    "power_of_two": _whole,
     "sqrt": lambda value: value**0.5,
     "where": lambda condition, chosen, otherwise: next(
         value for value in _alike(chosen, otherwise) if not _is_zero(value)

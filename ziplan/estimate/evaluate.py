@@ -20,7 +20,7 @@ from ziplan.laws.law import Derivation, maximum, where
 from ziplan.laws.optimizer import cpu_adam_time
 from ziplan.laws.traffic import compute_time, transfer_time
 from ziplan.plan import Plan
-from ziplan.runtimes.runtime import PHASES, Demand, Ledger, Runtime, Segment, total
+from ziplan.runtimes.runtime import MEMLOCK, PHASES, Demand, Ledger, Runtime, Segment, total
 from ziplan.workload.training import Workload
 
 RESERVE = {"hbm": 0.0, "dram": 0.05, "nvme": 0.05}
@@ -109,12 +109,15 @@ def _demand_time(derivation: Derivation, rates: Rates, demand: Demand) -> float:
 
 
 def memory(cluster: Cluster, book: Ledger) -> dict[str, TierMemory]:
-    """Need and availability of every tier."""
+    """Need and availability of every tier, and of what a process may lock where that is limited."""
     needs = {}
     for name, tier in cluster.node.tiers.items():
         reserve = RESERVE[tier.medium] * tier.capacity
         phases = {phase: book.need(name, phase) for phase in PHASES}
         needs[name] = TierMemory(tier.capacity, reserve, tier.capacity - reserve, phases)
+    limit = cluster.node.memlock_limit
+    if limit is not None:
+        needs[MEMLOCK] = TierMemory(limit, 0.0, limit, {phase: book.need(MEMLOCK, phase) for phase in PHASES})
     return needs
 
 

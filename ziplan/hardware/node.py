@@ -44,6 +44,10 @@ class Node(Part):
     links: dict[str, Link] = Field(default_factory=dict)
     fabric: str | None = None
     network: str | None = None
+    memory_limit: Size | None = None
+    """Host memory that a container or a batch system leaves to a job on this node."""
+    memlock_limit: Size | None = None
+    """Bytes that one process may lock in memory (`ulimit -l`); None where it is unlimited or unknown."""
 
     @property
     def gpu_tier(self) -> str:

@@ -58,6 +58,7 @@ def resolve(machine: Held, changes: Sequence[Change] = ()) -> Resolved:
     look_up(machine, problems)
     _fill_gpu_memory(machine)
     problems += _fill_drives(machine)
+    _limit_memory(machine)
     for key in _NOT_OF_THE_NODE:
         machine.named().pop(key, None)
     tree = Tree(machine)
@@ -255,6 +256,20 @@ def _fill_drives(machine: Held) -> Iterator[Problem]:
             tier["drive_count"] = Held(count.origin, 1)
         # A count that is none is complained of alone: what follows from it is filled in as for one drive.
         _multiply(tier, drive, count.value if _is_count(count.value) else 1)
+
+
+def _limit_memory(machine: Held) -> None:
+    """Host memory is what a container or a batch system leaves of it."""
+    limit = machine.get("memory_limit")
+    left = _quantity(limit, "B")
+    for _, tier in _tiers(machine):
+        medium, capacity = tier.get("medium"), tier.get("capacity")
+        whole = _quantity(capacity, "B")
+        if medium is None or medium.value != "dram" or limit is None or capacity is None:
+            continue
+        if left is not None and whole is not None and left < whole:
+            source = f"memory_limit ({capacity.value} in the machine)"
+            tier["capacity"] = Held(limit.origin, limit.value, provenance=Provenance("given", source))
 
 
 def _multiply(tier: dict[str, Held], drive: Held, count: int) -> None:

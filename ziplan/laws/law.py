@@ -58,6 +58,15 @@ def sqrt(value: float) -> float:
     return _plain(np.sqrt(value))
 
 
+def power_of_two(value: float) -> float:
+    """The least power of two that is no less than `value`; 0 stays 0."""
+    positive = np.where(np.asarray(value) > 0, value, 1.0)
+    # frexp is exact where a logarithm would round: value = mantissa x 2**exponent, 0.5 <= mantissa < 1.
+    mantissa, exponent = np.frexp(positive)
+    least = np.ldexp(1.0, np.where(mantissa == 0.5, exponent - 1, exponent))
+    return _plain(np.where(np.asarray(value) > 0, least, 0.0))
+
+
 def where(condition: bool | float, chosen: float, otherwise: float) -> float:
     """`chosen` where `condition` holds, else `otherwise`, element by element."""
     if np.ndim(condition) == 0:
@@ -66,7 +75,7 @@ def where(condition: bool | float, chosen: float, otherwise: float) -> float:
 
 
 ARITHMETIC: dict[str, Callable[..., float]] = {
-    function.__name__: function for function in (minimum, maximum, ceil, floor, sqrt, where)
+    function.__name__: function for function in (minimum, maximum, ceil, floor, sqrt, power_of_two, where)
 }
 """The names that the text of a law may call."""
 

@@ -18,6 +18,9 @@ from ziplan.workload.training import Workload
 
 PHASES = ("load", "init", "forward", "backward", "step", "save")
 ALWAYS = PHASES
+MEMLOCK = "memlock"
+"""The tier of ledger lines that count against the limit of what one process may lock (`ulimit -l`)."""
+
 TRAINING = ("forward", "backward", "step")
 RUNNING = ("init", "forward", "backward", "step", "save")
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ziplan.laws.law import where
 from ziplan.runtimes.deepspeed.knobs import Knobs, knobs, on_medium
-from ziplan.runtimes.deepspeed.shards import Shards, largest_sub_group, shards
+from ziplan.runtimes.deepspeed.shards import Shards, largest_sub_group, shards, sub_group_count
 from ziplan.runtimes.shared import facts as shared
 from ziplan.runtimes.shared.facts import MOMENT_BYTES
 
@@ -21,11 +21,15 @@ class Facts(shared.Facts):
 
     knobs: Knobs = field(init=False)
     shards: Shards = field(init=False)
+    """What a rank owns of all tensors."""
+    trained_shards: Shards = field(init=False)
+    """What it owns of those that training changes."""
 
     def __post_init__(self) -> None:
         model = self.workload.model
         object.__setattr__(self, "knobs", knobs(model, self.plan, self.nvme))
-        object.__setattr__(self, "shards", shards(model, self.plan.dp_degree, self.element))
+        for name, tensors in (("shards", model.tensors), ("trained_shards", model.trainable_tensors)):
+            object.__setattr__(self, name, shards(tensors, self.plan.dp_degree, self.element))
 
     @cached_property
     def master(self) -> float:
@@ -43,15 +47,31 @@ class Facts(shared.Facts):
         return self.master + self.moments
 
     @cached_property
+    def embedding_gradients(self) -> float:
+        """1 with transformers' checkpointing: `enable_input_require_grads` for layers that are recomputed."""
+        return self.full
+
+    @cached_property
     def stage3(self) -> float:
         """1 where parameters are partitioned."""
         return where(self.plan.zero_stage >= 3, 1.0, 0.0)
 
     @cached_property
+    def divided_at_once(self) -> float:
+        """1 where zero.Init divides each tensor as it is made: in stage 3, unless said not to be used."""
+        return 0.0 if self.workload.training.loading.zero_init is False else self.stage3
+
+    @cached_property
     def sub_group(self) -> float:
         """Elements of one rank's largest sub-group (below stage 3 the whole shard is stepped at once)."""
         grouped = largest_sub_group(self.workload.model, self.plan.dp_degree, self.plan.sub_group_params)
-        return where(self.plan.zero_stage >= 3, grouped, self.shards.owned)
+        return where(self.plan.zero_stage >= 3, grouped, self.trained_shards.owned)
+
+    @cached_property
+    def sub_groups(self) -> float:
+        """How many sub-groups one rank steps through (below stage 3 one)."""
+        count = sub_group_count(self.workload.model, self.plan.dp_degree, self.plan.sub_group_params)
+        return where(self.plan.zero_stage >= 3, count, 1.0)
 
     def params_on(self, tier: str | None) -> float:
         """Fraction of the parameters on a tier."""

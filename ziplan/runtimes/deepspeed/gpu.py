@@ -6,7 +6,7 @@ from ziplan.laws.law import where
 from ziplan.laws.memory import held_bytes
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
-from ziplan.runtimes.deepspeed.knobs import PERSISTENCE_THRESHOLD, largest_tensor, played
+from ziplan.runtimes.deepspeed.knobs import PERSISTENCE_THRESHOLD, largest_trained_tensor, played
 from ziplan.runtimes.runtime import RUNNING, Ledger
 from ziplan.runtimes.shared import memory as shared
 from ziplan.workload.model import Model
@@ -20,7 +20,13 @@ def gpu_ledger(facts: Facts) -> Ledger:
     book = Ledger(facts.derivation)
     for chapter in (_states, _buffers, _step):
         chapter(book, facts)
-    shared.add_activations(book, facts, kept_on_gpu=1 - facts.full * facts.checkpoints_on(facts.host))
+    # Stage 3's own linear function (`runtime/zero/linear.py`) keeps its input whether it is trained or not.
+    shared.add_activations(
+        book,
+        facts,
+        kept_on_gpu=1 - facts.full * facts.checkpoints_on(facts.host),
+        frozen_inputs_kept=facts.stage3,
+    )
     shared.add_logits(book, facts)
     shared.add_gpu_overhead(book, facts)
     return book
@@ -38,13 +44,23 @@ def _states(book: Ledger, f: Facts) -> None:
         share=f.params_on(f.gpu),
     )
     book.add("parameters", f.gpu, RUNNING, resident, knob="zero_optimization.stage, offload_param")
-    flatten = where(plan.zero_stage < 3, 1.0, 0.0) * resident
+    # Only what is trained is flattened; frozen tensors stay as they are.
+    flatten = where(plan.zero_stage < 3, 1.0, 0.0) * f.element * f.trained
     book.add("flattening the parameters", f.gpu, ("init",), flatten, low=0.0, knob="zero_optimization.stage")
+    whole = apply(
+        held_bytes,
+        "the model, whole, on the GPU until stage 3 divides it (no zero.Init)",
+        params=f.params,
+        state_bytes_per_param=f.element,
+        share=f.stage3 - f.divided_at_once,
+        ranks_per_instance=1.0,
+    )
+    book.add("model before it is divided", f.gpu, ("init",), whole, knob="training.loading.zero_init")
     gradients = apply(
         laws.resident_grad_bytes,
         "gradients on the GPU",
         zero_stage=plan.zero_stage,
-        params=f.params,
+        params=f.trained,
         grad_bytes_per_param=f.element,
         dp_degree=plan.dp_degree,
         share=1 - f.optimizer_off_gpu,
@@ -57,7 +73,7 @@ def _states(book: Ledger, f: Facts) -> None:
             laws.resident_optimizer_bytes,
             f"{name} on the GPU",
             zero_stage=plan.zero_stage,
-            params=f.params,
+            params=f.trained,
             optimizer_state_bytes_per_param=bytes_per_param,
             dp_degree=plan.dp_degree,
             share=f.optimizer_on(f.gpu),
@@ -105,7 +121,7 @@ def _buffers(book: Ledger, f: Facts) -> None:
     whole = apply(
         held_bytes,
         "gradient of the largest tensor before it is reduced",
-        params=float(largest_tensor(model)) / plan.tile_count,
+        params=float(largest_trained_tensor(model)) / plan.tile_count,
         state_bytes_per_param=f.element,
         share=where(plan.zero_stage >= 2, 1.0, 0.0),
         ranks_per_instance=1.0,
@@ -133,7 +149,7 @@ def _step(book: Ledger, f: Facts) -> None:
     norm = apply(
         laws.gradient_norm_bytes,
         "fp64 copy for the gradient norm",
-        largest_shard_params=f.shards.largest,
+        largest_shard_params=f.trained_shards.largest,
         norm_bytes_per_param=NORM_BYTES,
         norm_chunk=NORM_CHUNK,
     )
@@ -141,7 +157,7 @@ def _step(book: Ledger, f: Facts) -> None:
     kept = apply(
         held_bytes,
         "fp32 gradients too small or unaligned to swap",
-        params=f.shards.unswapped_gradients,
+        params=f.trained_shards.unswapped_gradients,
         state_bytes_per_param=4.0,
         share=f.swaps_optimizer,
         ranks_per_instance=1.0,

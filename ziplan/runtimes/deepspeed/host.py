@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ziplan.laws.law import where
 from ziplan.laws.memory import activation_bytes, held_bytes, sharded_bytes
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
-from ziplan.runtimes.deepspeed.knobs import largest_tensor
-from ziplan.runtimes.runtime import RUNNING, Ledger
+from ziplan.runtimes.deepspeed.knobs import largest_trained_tensor
+from ziplan.runtimes.runtime import MEMLOCK, RUNNING, Ledger
 from ziplan.runtimes.shared.facts import FP32_BYTES
+from ziplan.runtimes.shared.loading import checkpoint_files, whole_model
 from ziplan.runtimes.shared.memory import add_processes
-
-CHECKPOINT_FILE = 5e9
-"""Bytes of one checkpoint file, Hugging Face's default `max_shard_size` of 5 GB."""
+from ziplan.runtimes.shared.pinned import pinned_high
 
 
 def add_host(book: Ledger, facts: Facts, host: str) -> None:
     """All lines of a node's DRAM, the tier called `host`."""
-    for chapter in (_load, _states, _states_below_stage3, _gradients, _checkpoints, _params, _swap_buffers):
+    for chapter in (
+        _load,
+        _states,
+        _states_below_stage3,
+        _gradients,
+        _checkpoints,
+        _params,
+        _swap_buffers,
+        _save,
+    ):
         chapter(book, facts, host)
 
 
 def _sharded(f: Facts, label: str, bytes_per_param: float, share: float) -> float:
-    """Bytes on one node of state that all ranks divide among them."""
+    """Bytes on one node of what all ranks divide among them of each parameter that is trained."""
     return f.derivation.apply(
         sharded_bytes,
         label,
-        params=f.params,
+        params=f.trained,
         state_bytes_per_param=bytes_per_param,
         dp_degree=f.plan.dp_degree,
         share=share,
@@ -47,15 +57,35 @@ def _held(f: Facts, label: str, params: float, bytes_per_param: float, share: fl
 
 
 def _load(book: Ledger, f: Facts, host: str) -> None:
+    """Below stage 3, and without zero.Init, every rank loads the whole model before it is divided."""
     add_processes(book, f, host)
-    label = "the model, whole, on every rank (no zero.Init below stage 3)"
-    whole = _held(f, label, f.params, FP32_BYTES, 1 - f.stage3)
-    low, knob = whole * f.element / FP32_BYTES, "torch_dtype, stage"
-    book.add("model on every rank", host, ("load",), whole, low=low, knob=knob)
+    low, high = whole_model(f, "the model, whole, on every rank", 1 - f.divided_at_once, f.ranks)
+    knob = "training.loading: zero_init, dtype, copies"
+    book.add("model on every rank", host, ("load",), high, low=low, knob=knob)
     # What a rank loaded may still be there while its states are made.
-    book.add("model not yet freed", host, ("init",), whole, low=0.0, knob=knob)
-    files = f.ranks * f.stage3 * min(CHECKPOINT_FILE, f.element * f.params)
-    book.add("checkpoint file on every rank", host, ("load",), files, low=0.0, knob="max_shard_size")
+    book.add("model not yet freed", host, ("init",), high, low=0.0, knob=knob)
+    low, high = checkpoint_files(f, 1.0)
+    low = low * f.divided_at_once  # the model that it was read into is counted already
+    book.add("checkpoint file", host, ("load",), high, low=low, knob="training.loading: largest_file, copies")
+
+
+def _save(book: Ledger, f: Facts, host: str) -> None:
+    """Below stage 3 rank 0 clones the module's weights; stage 3 gathers them there only when asked."""
+    gathered = 1.0 if f.workload.training.saving == "gathered" else 0.0
+    cloned = f.derivation.apply(
+        held_bytes,
+        "16-bit weights of the whole model on rank 0",
+        params=f.params,
+        state_bytes_per_param=f.element,
+        share=where(f.plan.zero_stage >= 3, gathered, 1.0),
+        ranks_per_instance=1.0,
+    )
+    book.add("weights to be saved", host, ("save",), cloned, knob="training.saving")
+    # torch.save brings what is on the GPU to the host, a tensor at a time.
+    states = _sharded(f, "one kind of optimizer state of every rank", FP32_BYTES, f.optimizer_on(f.gpu))
+    book.add(
+        "optimizer state on its way to a file", host, ("save",), states, low=0.0, knob="offload_optimizer"
+    )
 
 
 def _states(book: Ledger, f: Facts, host: str) -> None:
@@ -67,55 +97,83 @@ def _states(book: Ledger, f: Facts, host: str) -> None:
 
 def _states_below_stage3(book: Ledger, f: Facts, host: str) -> None:
     """Stages 1 and 2 pin the master weights, and a 16-bit copy of them for the way back to the GPU."""
-    on_host = (1 - f.stage3) * f.optimizer_on(host)
+    on_host, knob = (1 - f.stage3) * f.optimizer_on(host), "offload_optimizer.device"
     kinds = (("pinned master weights", f.master), ("16-bit copy of the weights", f.element))
     for name, bytes_per_param in kinds:
-        amount = _sharded(f, name, bytes_per_param, on_host)
-        book.add(name, host, RUNNING, amount, pinned=True, knob="offload_optimizer.device")
+        _pin(book, f, host, name, _sharded(f, name, bytes_per_param, on_host), f.ranks, knob)
     label = "gradient of the largest tensor on its way to the host"
-    staged = _held(f, label, float(largest_tensor(f.workload.model)), f.element, on_host)
-    knob = "the model's vocabulary and width"
-    book.add("gradient staging", host, RUNNING, staged, pinned=True, knob=knob)
+    staged = _held(f, label, float(largest_trained_tensor(f.workload.model)), f.element, on_host)
+    _pin(book, f, host, "gradient staging", staged, f.ranks, "the model's vocabulary and width")
 
 
 def _gradients(book: Ledger, f: Facts, host: str) -> None:
     label = "fp32 gradients, one pinned buffer a sub-group"
     gradients = _sharded(f, label, FP32_BYTES, f.optimizer_on(host))
-    book.add("fp32 gradients", host, RUNNING, gradients, pinned=True, knob="offload_optimizer.device")
+    _pin(book, f, host, "fp32 gradients", gradients, f.ranks * f.sub_groups, "offload_optimizer.device")
     accumulated = _sharded(f, "gradient accumulation buffer", f.element, f.optimizer_off_gpu)
     # Stage 2 has the buffer only when gradients are accumulated; stage 1 accumulates on the GPU.
     accumulating = (f.plan.zero_stage >= 2) & (f.plan.accumulation_steps > 1)
     needed = accumulated * where((f.plan.zero_stage >= 3) | accumulating, 1.0, 0.0)
     knob = "data_types.grad_accum_dtype"
-    book.add("gradient accumulation buffer", host, RUNNING, needed, pinned=True, knob=knob)
+    _pin(book, f, host, "gradient accumulation buffer", needed, f.ranks, knob)
 
 
 def _checkpoints(book: Ledger, f: Facts, host: str) -> None:
+    layers = float(f.workload.model.layer_count)
     checkpoints = f.derivation.apply(
         activation_bytes,
         "activation checkpoints on the host",
         tokens_per_rank=f.tokens,
-        layer_count=float(f.workload.model.layer_count),
+        layer_count=layers,
         activation_bytes_per_token=f.element * f.workload.model.d_model,
         share=f.full * f.checkpoints_on(host),
         ranks_per_instance=f.ranks,
     )
-    knob = "activation_checkpointing.cpu_checkpointing"
-    phases = ("forward", "backward")
-    book.add("activation checkpoints", host, phases, checkpoints, pinned=True, knob=knob)
+    knob, phases = "activation_checkpointing.cpu_checkpointing", ("forward", "backward")
+    _pin(book, f, host, "activation checkpoints", checkpoints, f.ranks * layers, knob, phases)
 
 
 def _params(book: Ledger, f: Facts, host: str) -> None:
-    shard = _held(f, "16-bit shards", f.shards.owned, f.element, f.params_on(host))
-    for name in ("parameters", "parameters as first partitioned"):
-        book.add(name, host, RUNNING, shard, pinned=True, knob="offload_param.device")
+    """As zero.Init made them; what is trained is moved to a flat buffer, and its first place is kept."""
+    on_host = f.params_on(host)
+    moved = _held(f, "16-bit shards that are trained", f.trained_shards.owned, f.element, on_host)
+    first = _held(f, "16-bit shards", f.shards.owned, f.element, on_host)
+    tensors = f.ranks * float(sum(count for _, count, _ in f.workload.model.tensors))
+    _pin(book, f, host, "parameters", moved, f.ranks, "offload_param.device")
+    _pin(book, f, host, "parameters as first partitioned", first, tensors, "offload_param.device")
     label = "defragmenting the shards that stay on the GPU"
     moving = _sharded(f, label, f.element, f.stage3 * f.params_on(f.gpu))
     book.add("defragmenting parameters", host, ("init",), moving, low=0.0)
 
 
+def _pin(
+    book: Ledger,
+    f: Facts,
+    host: str,
+    name: str,
+    amount: float,
+    blocks: float,
+    knob: str,
+    phases: tuple[str, ...] = RUNNING,
+) -> None:
+    """A line that PyTorch pins, in so many blocks on one node."""
+    high = pinned_high(f, name, amount, blocks)
+    book.add(name, host, phases, high, low=amount, pinned=True, knob=knob)
+
+
 def _swap_buffers(book: Ledger, f: Facts, host: str) -> None:
-    """Pinned buffers of the swappers, and what is too small to swap."""
+    """Buffers of the swappers, locked to the byte by `mlock`, and what is too small to swap."""
+    for name, amount, knob in _swappers(f):
+        book.add(name, host, RUNNING, amount, pinned=True, knob=knob)
+        if f.cluster.node.memlock_limit is not None:
+            book.add(name, MEMLOCK, RUNNING, amount / f.ranks, pinned=True, knob=f"ulimit -l, {knob}")
+    unswapped = f.shards.owned - f.shards.swappable_params
+    small = _held(f, "16-bit shards too small to swap", unswapped, f.element, f.params_on(f.nvme))
+    book.add("parameters that cannot swap", host, RUNNING, small, pinned=True, knob="aio.block_size")
+
+
+def _swappers(f: Facts) -> Iterator[tuple[str, float, str]]:
+    """(name, bytes on one node, knob) of every buffer that NVMe is read into or written from."""
     apply, plan, on_nvme = f.derivation.apply, f.plan, f.params_on(f.nvme)
     states = apply(
         laws.optimizer_swap_buffer_bytes,
@@ -126,6 +184,7 @@ def _swap_buffers(book: Ledger, f: Facts, host: str) -> None:
         share=f.swaps_optimizer,
         ranks_per_instance=f.ranks,
     )
+    yield "optimizer swap buffers", states, "sub_group_size, offload_optimizer.buffer_count"
     read = apply(
         laws.param_swap_buffer_bytes,
         "pinned buffers that parameters are read into",
@@ -135,6 +194,7 @@ def _swap_buffers(book: Ledger, f: Facts, host: str) -> None:
         share=on_nvme,
         ranks_per_instance=f.ranks,
     )
+    yield "parameter swap buffers", read, "offload_param.buffer_size, buffer_count"
     written = apply(
         laws.param_write_back_bytes,
         "pinned buffer for updated parameters",
@@ -144,12 +204,4 @@ def _swap_buffers(book: Ledger, f: Facts, host: str) -> None:
         share=on_nvme,
         ranks_per_instance=f.ranks,
     )
-    unswapped = f.shards.owned - f.shards.swappable_params
-    small = _held(f, "16-bit shards too small to swap", unswapped, f.element, on_nvme)
-    for name, amount, knob in (
-        ("optimizer swap buffers", states, "sub_group_size, offload_optimizer.buffer_count"),
-        ("parameter swap buffers", read, "offload_param.buffer_size, buffer_count"),
-        ("parameter write-back buffer", written, "sub_group_size, dp_degree"),
-        ("parameters that cannot swap", small, "aio.block_size"),
-    ):
-        book.add(name, host, RUNNING, amount, pinned=True, knob=knob)
+    yield "parameter write-back buffer", written, "sub_group_size, dp_degree"

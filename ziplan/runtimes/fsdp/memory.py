@@ -11,6 +11,7 @@ from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.runtime import RUNNING, Ledger
 from ziplan.runtimes.shared import memory as shared
 from ziplan.runtimes.shared.facts import FP32_BYTES, MOMENT_BYTES
+from ziplan.runtimes.shared.loading import whole_model
 from ziplan.workload.training import Workload
 
 GRADIENT_COPIES = 2.0
@@ -138,13 +139,14 @@ def _staged(book: Ledger, f: Facts) -> None:
 def _host(book: Ledger, f: Facts, host: str) -> None:
     """What every process needs, and the whole weights that rank 0 alone reads."""
     shared.add_processes(book, f, host)
-    whole = f.derivation.apply(
+    low, high = whole_model(f, "the weights, whole, on rank 0", 1.0, 1.0)
+    book.add("weights on rank 0", host, ("load", "init"), high, low=low, knob="dtype of from_pretrained")
+    gathered = f.derivation.apply(
         held_bytes,
-        "the weights, whole, on rank 0",
-        params=float(f.workload.model.params),
+        "fp32 weights of the whole model on rank 0",
+        params=f.params,
         state_bytes_per_param=FP32_BYTES,
-        share=1.0,
+        share=1.0 if f.workload.training.saving == "gathered" else 0.0,
         ranks_per_instance=1.0,
     )
-    low = whole * f.element / FP32_BYTES
-    book.add("weights on rank 0", host, ("load", "init"), whole, low=low, knob="dtype of from_pretrained")
+    book.add("weights to be saved", host, ("save",), gathered, knob="training.saving")

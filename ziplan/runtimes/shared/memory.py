@@ -17,7 +17,11 @@ ALLOCATOR_SLACK = 0.04
 """Share of a GPU's memory that PyTorch's allocator may hold without using it."""
 
 PROCESS = (1.5e9, 4.0e9)
-"""Resident host bytes of one training process before any model state: libraries, contexts, workers."""
+"""Resident host bytes of one training process before any model state: libraries and contexts."""
+
+WORKER = (0.07e9, 1.0e9)
+"""Host bytes of a DataLoader worker of its own: a forked one dirties 66 MB (PyTorch 2.13, batches of 2,048
+tokens), and copies what it touches of a data set that is made of Python objects."""
 
 LOGIT_BYTES = (6.0, 14.0)
 """Per token and vocabulary entry, from a loss fused with its softmax (16-bit logits and one fp32 copy) to
@@ -27,16 +31,24 @@ BATCH_KNOB = "micro_batch_size, sequence_length, activation_checkpointing"
 LOGITS_KNOB = "micro_batch_size, sequence_length, the vocabulary"
 
 
-def add_activations(book: Ledger, f: Facts, kept_on_gpu: float = 1.0) -> None:
+def add_activations(
+    book: Ledger, f: Facts, kept_on_gpu: float = 1.0, frozen_inputs_kept: float = 0.0
+) -> None:
     """What forward keeps for backward, what backward recomputes, and the gradients that flow between layers.
 
-    `kept_on_gpu` is the fraction of the kept activations that stays on the GPU.
+    `kept_on_gpu` is the fraction of the kept activations that stays on the GPU; `frozen_inputs_kept`
+    is 1 where the runtime keeps inputs of frozen linears that no gradient needs. Only low ends fall
+    by them: modules that are written otherwise may keep them too.
     """
     acts, model = f.workload.activations, f.workload.model
-    sequence, layers = float(f.workload.training.sequence_length), float(model.layer_count)
+    sequence = float(f.workload.training.sequence_length)
+    # A layer without gradients keeps nothing, but its input where it is checkpointed.
+    layers = float(model.layer_count) * (f.full + (1 - f.full) * f.by_reach(lambda swept: swept.layers))
     scores = (acts.attention_scores_low * sequence, acts.attention_scores_high * sequence)
-    whole = (acts.none_low + scores[0], acts.none_high + scores[1])
-    modes = zip((acts.selective_low, acts.selective_high), whole, strict=True)
+    unread = (1 - frozen_inputs_kept) * acts.frozen_inputs
+    whole = (acts.none_low - unread + scores[0], acts.none_high + scores[1])
+    selective = acts.selective_low - (1 - frozen_inputs_kept) * acts.selective_frozen_inputs
+    modes = zip((selective, acts.selective_high), whole, strict=True)
     kept = [_by_mode(f, f.element * model.d_model, selective, none) for selective, none in modes]
     low, high = (_of_tokens(f, "activations kept for backward", layers, each, kept_on_gpu) for each in kept)
     book.add("activations", f.gpu, ("forward", "backward"), high, low=low, knob=BATCH_KNOB)
@@ -99,3 +111,5 @@ def add_processes(book: Ledger, f: Facts, host: str) -> None:
     low, high = PROCESS
     every = ("load", *RUNNING)
     book.add("processes and libraries", host, every, f.ranks * high, low=f.ranks * low, knob="ranks per node")
+    low, high = (f.ranks * (f.workload.training.data_workers or 0) * each for each in WORKER)
+    book.add("data-loader workers", host, TRAINING, high, low=low, knob="training.data_workers")
