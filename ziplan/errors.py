@@ -6,8 +6,8 @@ Nothing below the command line prints, logs or exits: it raises one of these.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class ExitCode(IntEnum):
@@ -21,8 +21,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-@dataclass(frozen=True, order=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing wrong with one place of one input.
 
     `line` and `column` count from 1; 0 means that the problem has no place (a flag, a

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ziplan.cli.output import warn
 from ziplan.errors import BadInput
@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What every planning command is asked: names, and settings that override what files say."""
 
     model: str
     cluster: str
     runtime: str = "deepspeed"
     settings: tuple[str, ...] = ()
-    training: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = MappingProxyType({})
     objective: str = "time"
     allow_tiling: bool = False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from ziplan.workload.training import Workload
 Verdict = Literal["fits", "tight", "does_not_fit", "unknown"]
 
 
-@dataclass(frozen=True)
-class Assumption:
+class Assumption(NamedTuple):
     """A number that nobody measured here: what it is, where it comes from, how far off it may be."""
 
     name: str
@@ -57,8 +56,7 @@ class TierMemory:
         return maximum(*(high for _, high in self.phases.values()))
 
 
-@dataclass(frozen=True)
-class TierTest:
+class TierTest(NamedTuple):
     """The article's test of one tier: what streaming parameters from it asks, and what there is."""
 
     bandwidth: float
@@ -72,8 +70,7 @@ class TierTest:
     prefetch_depth_striped: float
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """The ceilings: parameters by capacity and by compute, width, and how long training takes."""
 
     max_params_by_capacity: float

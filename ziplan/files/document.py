@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ziplan.errors import Problem
 
@@ -15,8 +15,7 @@ Path = tuple[str | int, ...]
 LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A stretch of one line of a file; line and column count from 1."""
 
     line: int

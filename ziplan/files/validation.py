@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, get_args, get_origin
 
 from ziplan.errors import BadInput, Problem
@@ -170,15 +169,15 @@ def _own_keys(found: Any) -> dict[str, Any]:
     for name, info in getattr(found, "model_fields", {}).items():
         unit = next((mark for mark in info.metadata if isinstance(mark, Unit)), None)
         annotation = info.annotation
-        fields[info.alias or name] = _Quantity((unit,)) if unit else annotation
+        fields[info.alias or name] = _Quantity(unit) if unit else annotation
     return fields
 
 
-@dataclass(frozen=True)
 class _Quantity:
     """A field that takes a quantity (pydantic keeps its unit apart from its type)."""
 
-    __metadata__: tuple[Unit, ...]
+    def __init__(self, unit: Unit) -> None:
+        self.__metadata__ = (unit,)
 
 
 def _parts(found: Any, step: str | int) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ziplan.files import Path, nearest
 from ziplan.hardware.cluster import Provenance
@@ -17,8 +17,7 @@ FASTEST_SLOT = 128e9
 _NIC_SPEEDS = (10e9, 25e9, 40e9, 50e9, 100e9, 200e9, 400e9, 800e9)
 
 
-@dataclass(frozen=True)
-class Contradiction:
+class Contradiction(NamedTuple):
     """Values that cannot all be true, told at the one most likely wrong."""
 
     path: Path

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ziplan.hardware.node import Node
 
 
-@dataclass(frozen=True)
-class Provenance:
+class Provenance(NamedTuple):
     """Where a value came from: `kind` is measured, datasheet, derived, assumed or given."""
 
     kind: str
     source: str
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(NamedTuple):
     """What a node costs, as the cluster file states it."""
 
     per_node_hour_usd: float

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files import dotted, known_keys, nearest, suggested, validate
@@ -24,8 +23,7 @@ _NOT_OF_THE_NODE = ("schema", "extends", "environment", "not_measured", "content
 _EXTEND = "add `extends: <machine>` to take what this file does not say from a shipped machine"
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A value that replaces the one at `path` of a machine, and where it was written."""
 
     path: Steps
@@ -33,8 +31,7 @@ class Change:
     origin: Origin
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(NamedTuple):
     """A machine ready for use, where its values came from, and what about them looks odd."""
 
     node: Node

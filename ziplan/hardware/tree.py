@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ziplan.errors import Problem
 from ziplan.files import Document, Path, dotted, nearest
@@ -15,8 +15,7 @@ _TEXTS = ("name", "medium", "scope", "via", "fabric", "network")
 _LEAF_KEYS = ("value", "kind", "source", "note", "iqr", "n", "min", "max", "unstable", "method", "date")
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """A place of a document."""
 
     document: Document

@@ -11,8 +11,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -80,8 +79,7 @@ ARITHMETIC: dict[str, Callable[..., float]] = {
 """The names that the text of a law may call."""
 
 
-@dataclass(frozen=True)
-class Law:
+class Law(NamedTuple):
     """A law's entry in the registry: the function, where it comes from, what its numbers mean."""
 
     function: Callable[..., Any]
@@ -148,8 +146,7 @@ def law(source: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return enter
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One law applied: which, to what, with what result, and what the result is here."""
 
     law: Law
@@ -173,15 +170,15 @@ RECENT = 8
 """Steps that are looked back on for the law behind a value."""
 
 
-@dataclass
 class Derivation:
     """The laws applied on the way to an answer, in order.
 
     With `record` off (a whole grid of plans at once) nothing is kept and `apply` is the law.
     """
 
-    record: bool = True
-    steps: list[Step] = field(default_factory=list)
+    def __init__(self, record: bool = True) -> None:
+        self.record = record
+        self.steps: list[Step] = []
 
     def apply(self, law_function: Callable[..., float], label: str = "", /, **arguments: float) -> float:
         """`law_function(**arguments)`, remembered with what it stands for here (`label`)."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ziplan.estimate import Estimate
 from ziplan.plan import Placement, Plan
@@ -49,8 +48,7 @@ def flash_writes_per_node(estimate: Estimate) -> float:
     return float(estimate.flash_writes) * min(estimate.cluster.node.gpus_per_node, float(estimate.gpus))
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A tier in a phase, and what is left there: below zero is what is missing."""
 
     tier: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 PLAINER = str.maketrans(
     {
@@ -23,8 +23,7 @@ PLAINER = str.maketrans(
 """What stands for a sign where only ASCII can be written."""
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """A piece of a line; `style` is a style of rich, or nothing."""
 
     text: str

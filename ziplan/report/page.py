@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ziplan.report.lines import Line, Span, line, wrapped
 
@@ -14,8 +14,7 @@ MOST = 3
 MORE = "more with --explain or --json"
 
 
-@dataclass(frozen=True)
-class Paragraph:
+class Paragraph(NamedTuple):
     """Text under a label; `droppable` where the page may do without it."""
 
     label: str

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ziplan.report.lines import Line, Span, line
 
 GAP = "  "
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A column: its title, its cells, which side they lean to, and whether it may go (0: never)."""
 
     title: str

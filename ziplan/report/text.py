@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ziplan.estimate import Estimate
 from ziplan.report.figures import (
@@ -42,8 +42,7 @@ CLOSE = 0.5
 """What runs hidden is worth a line from this share of the longest term on."""
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(NamedTuple):
     """What became of the files: their names, the folder if they were written, why not otherwise.
 
     `removed` are files of an earlier plan that stood in the folder.

@@ -6,8 +6,7 @@ Amounts are scalars for one plan and arrays for a grid of plans (statically `flo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,8 +24,7 @@ TRAINING = ("forward", "backward", "step")
 RUNNING = ("init", "forward", "backward", "step", "save")
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line of a ledger: so many bytes of one tier in some phases.
 
     Bytes are those of one instance of the tier: of one GPU where its scope is the GPU, of one
@@ -84,8 +82,7 @@ def total(amounts: Iterable[float]) -> float:
     return float(result) if np.ndim(result) == 0 else result
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(NamedTuple):
     """So much work of one resource: bytes of a tier or link, FLOPs, or parameters to update.
 
     `resource` is "gpu" (FLOPs), "cpu_optimizer" (parameters of the whole node), "gather" (bytes
@@ -98,8 +95,7 @@ class Demand:
     amount: float
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A stretch of the step. Demands of one chain follow each other; chains run at once."""
 
     name: str
@@ -107,8 +103,7 @@ class Segment:
     chains: tuple[tuple[Demand, ...], ...]
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """A search axis: plan fields that vary together, one value each per choice, best first among equals."""
 
     name: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +29,7 @@ NO_KNOWN_COST = 1e300
 """What a plan costs whose time nobody can tell: more than any that is known."""
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """The best plan of one placement: how it fits, what it costs, where in the grid it stands.
 
     `cost` is that of the placement's cheapest plan, which placements are compared by; the plan

@@ -7,9 +7,9 @@ plan; numpy's broadcasting brings the axes together only where a formula does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ CHUNK = 1 << 15
 """Plans evaluated at once: about 256 kB an array, which stays in a core's cache."""
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(NamedTuple):
     """Search axes, and what is common to every plan."""
 
     axes: tuple[Axis, ...]

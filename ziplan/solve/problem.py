@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ziplan.estimate import Estimate
 from ziplan.hardware.cluster import Cluster
@@ -30,8 +30,7 @@ class Problem:
     allow_tiling: bool = False
 
 
-@dataclass(frozen=True)
-class Binding:
+class Binding(NamedTuple):
     """What limits the answer: a tier's capacity, or the resource that the longest term waits for.
 
     `where` is empty where an input that nobody has stated decides it.
@@ -42,8 +41,7 @@ class Binding:
     what: str
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One change of the inputs and what it does ("tiers.dram.capacity", from, to, effect)."""
 
     path: str
@@ -52,8 +50,7 @@ class Change:
     effect: str
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(NamedTuple):
     """Plain stage 3, everything in HBM: the GPUs it needs, and its step time on that many."""
 
     gpus: float

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ziplan.workload.model import Model, Operator
 
@@ -20,8 +19,7 @@ QUANTIZED_BLOCK, QUANTIZED_FROM = 256, 4096
 """Elements that share one fp32 scale in an 8-bit state; elements from which a tensor is quantized."""
 
 
-@dataclass(frozen=True)
-class OptimizerState:
+class OptimizerState(NamedTuple):
     """Bytes of state for one copy of an operator, and where that is written."""
 
     of_operator: Callable[[Operator], float]

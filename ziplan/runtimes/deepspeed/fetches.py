@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
@@ -24,8 +23,7 @@ PLAYED_LAYERS = 6
 """Layers played beyond those kept or read ahead; the count of the last one is repeated for the others."""
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """The coordinator's settings, in elements of unpartitioned tensors."""
 
     prefetch_bucket: float
@@ -34,8 +32,7 @@ class Policy:
     persistence_threshold: float
 
 
-@dataclass(frozen=True)
-class Fetches:
+class Fetches(NamedTuple):
     """What one micro-step fetches.
 
     `by_operator` counts fetches summed over all copies of an operator; `elements` is their

@@ -7,8 +7,7 @@ elements are those of unpartitioned tensors unless the name says otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,8 +38,7 @@ LARGEST_REDUCE_BUCKET = 500_000_000
 SMALLEST_REDUCE_BUCKET = 10_000_000
 
 
-@dataclass(frozen=True)
-class Knobs:
+class Knobs(NamedTuple):
     """What the config will say, as numbers (scalars, or arrays of a grid)."""
 
     prefetch_bucket: float

@@ -7,8 +7,8 @@ the swap threshold stays in memory: in 16 bit in DRAM, as a gradient in fp32 on 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,7 @@ GRADIENT_BYTES = 4
 """Gradients are swapped out in fp32."""
 
 
-@dataclass(frozen=True)
-class Shards:
+class Shards(NamedTuple):
     """Elements that one rank owns, all tensors together."""
 
     owned: float

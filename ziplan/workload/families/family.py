@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
 from ziplan.units import Precision
@@ -113,8 +112,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """How one `model_type` is read and what its layers keep for backward."""
 
     model: Callable[[str, Fields], Model]
