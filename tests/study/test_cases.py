@@ -102,9 +102,6 @@ REFUSED = {
     # https://github.com/deepspeedai/DeepSpeed/issues/2977: 38,597,376 elements in 16 bits, pinned.
     "gpt-125m": Refused(GPT_125M, 1, 2, "dram", ("init",), 38_597_376 * 2, BYTE, 0, off_gpu="optimizer"),
 }
-LACKING = {
-    "galactica-30b": "activations are one line for all layers: no line has one layer's fp32 attention scores",
-}
 
 
 def _marked(table, lacking):
@@ -142,7 +139,7 @@ def _ledger(folder, case):
     return estimated(record).ledger
 
 
-@pytest.mark.parametrize("name", _marked(REFUSED, LACKING))
+@pytest.mark.parametrize("name", REFUSED)
 def test_a_refused_block_is_a_line(tmp_path, name):
     case = REFUSED[name]
     lines = [
@@ -150,7 +147,11 @@ def test_a_refused_block_is_a_line(tmp_path, name):
         for line in _ledger(tmp_path, case).lines
         if line.tier == case.tier and set(case.phases) & set(line.phases)
     ]
-    asked = [line.name for line in lines if round(line.high / case.unit, case.digits) == case.asked]
+    asked = [
+        line.name
+        for line in lines
+        if case.asked in (round(size / case.unit, case.digits) for size in (line.low, line.high))
+    ]
     assert asked, f"no line of {case.asked:g}: {[(line.name, line.high / case.unit) for line in lines]}"
 
 
@@ -192,7 +193,6 @@ NARROW = 1.5
 HOST_MEMORY_LACKING = {
     "dse-630-glm-10b-load": "the dtype that a checkpoint is loaded in spans 16 and 32 bits, and 8 ranks hold "
     "neither checkpoint nor module twice: 388 GB at the most against 445 GB",
-    "hf-9996-t5-3b-1x3090": "66.8 GB at the most against 71 GB: nothing rounds pinned blocks up",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ziplan.laws.law import where
 from ziplan.laws.memory import activation_bytes, allocator_slack, logits_bytes
 from ziplan.runtimes.runtime import RUNNING, TRAINING, Ledger
-from ziplan.runtimes.shared.facts import Facts
+from ziplan.runtimes.shared.facts import FP32_BYTES, Facts
 
 CUDA_CONTEXT = (0.4e9, 1.2e9)
 """Bytes of a CUDA context with its loaded kernels, by GPU and library version."""
@@ -58,6 +58,16 @@ def add_activations(
     wide = [o.token_features for o in model.operators if o.block and o.kind in ("linear", "experts")]
     flowing = _of_tokens(f, "gradients of activations in flight", 1.0, f.element * 2 * float(max(wide)))
     book.add("activation gradients", f.gpu, ("backward",), flowing, low=flowing / 2, knob=BATCH_KNOB)
+    _add_scores(book, f)
+
+
+def _add_scores(book: Ledger, f: Facts) -> None:
+    """Attention without a fused kernel takes the softmax of one layer's scores in fp32."""
+    model, training = f.workload.model, f.workload.training
+    eager = FP32_BYTES if training.attention == "eager" else 0.0
+    per_token = eager * float(model.attention_heads * training.sequence_length)
+    scores = _of_tokens(f, "one layer's attention scores in fp32", 1.0, per_token)
+    book.add("attention scores in fp32", f.gpu, ("forward", "backward"), scores, low=0.0, knob="attention")
 
 
 def _by_mode(f: Facts, full: float, selective: float, none: float) -> float:
