@@ -96,6 +96,23 @@ def test_do_not_offload_is_said():
     assert "do not offload" in text(made)
 
 
+def test_what_files_say_does_not_drive_the_terminal():
+    made = priced(
+        answer(notes=("\x1b[2Ja note",)), per_node_hour_usd=45.0, source="\x1b]0;title\x07", date=""
+    )
+    lines = fit_text(made, FILES, 100)
+    assert not {"\x1b", "\x07"} & set(plain(lines))
+    assert not re.search("\x1b[^[]|\x1b\\[2J|\x07", coloured(lines))
+
+
+def test_a_narrow_terminal_gets_more_lines_and_nothing_wider_than_itself():
+    lines = text(answer(), 60).splitlines()
+    assert max(map(len, lines)) <= 60
+    said = " ".join(" ".join(lines).split())
+    assert "checkpoints hbm" in said
+    assert "full checkpointing, prefetch 1" in said
+
+
 def test_one_gpu_is_one():
     said = text(answer(baseline=Baseline(1.0, 72e9, 20.0, True, 1)), 200)
     assert "needs 1 GPU with 72 GB usable, 20 s for the same tokens on 1 GPU\n" in said
@@ -170,7 +187,7 @@ def test_wear_is_told_where_a_step_writes_to_flash():
     assert "16 GB written to flash on each node in a step" in said
     assert "endurance in 50 days of training" in said
     unrated = replace(worn, drive_lifetime=None)
-    assert "their endurance is not stated" in " ".join(text(replace(made, best=unrated)).split())
+    assert "nobody stated their endurance" in " ".join(text(replace(made, best=unrated)).split())
 
 
 def test_the_width_without_tiles_comes_before_the_change_of_code():
@@ -204,6 +221,10 @@ def test_other_placements_say_what_choosing_needs():
         "  20,972 token/s, 25 s a step, fits: params hbm, grads hbm, optimizer dram 75% + hbm 25%,\n"
     )
     assert "ZeRO 3, dp 16, micro-batch 2 x 4,096, accumulation 4, full checkpointing" in said
+    made = answer()
+    buffered = replace(made.best, plan=replace(made.best.plan, optimizer_buffer_count=12.0))
+    made = replace(made, alternatives=(buffered,))
+    assert "12 optimizer swap buffers" in " ".join(plain(explained(made, 100)).split())
     assert "none that may fit" in plain(explained(answer(alternatives=()), 100))
 
 

@@ -158,13 +158,19 @@ AccumulationSteps = Annotated[
     int | None, _option("--accumulation-steps", min=1, metavar="N", help="Micro-steps per optimizer step.")
 ]
 PrecisionOption = Annotated[
-    Precision | None, _option("--precision", help="Default: bf16 where the GPU has it.")
+    Precision | None,
+    _option("--precision", help="Number format of compute. Default: bf16 where the GPU has it."),
 ]
 CheckpointingOption = Annotated[
-    Checkpointing | None, _option("--checkpointing", help="Activations kept. Default: auto.")
+    Checkpointing | None,
+    _option("--checkpointing", help="Activations recomputed in backward. Default: auto."),
 ]
-AttentionOption = Annotated[Attention | None, _option("--attention", help="Default: flash.")]
-OptimizerOption = Annotated[OptimizerKind | None, _option("--optimizer", help="Default: adamw.")]
+AttentionOption = Annotated[
+    Attention | None, _option("--attention", help="How attention is computed. Default: flash.")
+]
+OptimizerOption = Annotated[
+    OptimizerKind | None, _option("--optimizer", help="The optimizer. Default: adamw.")
+]
 ObjectiveOption = Annotated[Objective, _option("--objective", help="What to be best at. Default: time.")]
 TilingOption = Annotated[
     bool, _option("--allow-tiling", help="Let the plan ask for tiled linears, a change of the model's code.")
@@ -175,7 +181,9 @@ TrainerOption = Annotated[
 ]
 NvmePathOption = Annotated[
     str | None,
-    _option("--nvme-path", metavar="PATH", help="Where every node's drives are mounted."),
+    _option(
+        "--nvme-path", metavar="PATH", help="Where every node's drives are mounted. Default: /local_nvme."
+    ),
 ]
 JsonOption = Annotated[bool, _option("--json", help="The same as --format json.")]
 FormatOption = Annotated[

@@ -10,7 +10,7 @@ from ziplan.estimate import Estimate
 from ziplan.laws.law import Law, Step
 from ziplan.report.figures import hidden
 from ziplan.report.lines import Line, Span, line, wrapped
-from ziplan.report.phrases import placement_words, plan_words, shown
+from ziplan.report.phrases import buffer_words, placement_words, plan_words, shown
 from ziplan.report.table import Column, table
 from ziplan.runtimes.runtime import Line as LedgerLine
 from ziplan.solve.problem import Answer
@@ -36,11 +36,18 @@ def step_lines(step: Step, width: int) -> list[Line]:
     if len(value) + len(source) + 3 > width:
         last = [line(value), *_indented(source, width)]
     return [
-        line(Span(step.law.name, "bold"), label),
+        *_titled(step.law.name, label, width),
         *_indented(f"= {step.law.expression}", width),
         *_indented(f"= {step.law.with_numbers(numbers)}", width),
         *last,
     ]
+
+
+def _titled(name: str, label: str, width: int) -> list[Line]:
+    """A law's name in bold, and beside it what it stands for here."""
+    first, *rest = wrapped(f"{name}{label}", width, indent="    ")
+    text = "".join(span.text for span in first)
+    return [line(Span(text[: len(name)], "bold"), text[len(name) :]), *rest]
 
 
 def _indented(text: str, width: int) -> list[Line]:
@@ -159,7 +166,9 @@ def alternative_lines(answer: Answer, width: int) -> list[Line]:
         pace = "step time" if math.isnan(other.step_time) else f"{time},"
         verdict = other.verdict.replace("_", " ")
         lines += _indented(f"{pace} {verdict}: {placement_words(other.plan)};", width)
-        lines += [line("  ", *each) for each in _indented(plan_words(other), width - 2)]
+        lines += [
+            line("  ", *each) for each in _indented(plan_words(other) + buffer_words(other.plan), width - 2)
+        ]
     if not answer.alternatives:
         lines += _indented("none that may fit", width)
     return [*lines, *_indented(f"searched: {answer.space}", width)]

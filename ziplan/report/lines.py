@@ -66,9 +66,14 @@ def wrapped(
     return [line(part) for part in parts]
 
 
+def visible(text: str) -> str:
+    """Text without control characters: what a file or a flag says cannot drive the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text.replace(GLUE, " "))
+
+
 def plain(lines: Lines) -> str:
     """The lines without style."""
-    return "".join("".join(span.text for span in each).rstrip() + "\n" for each in lines).replace(GLUE, " ")
+    return "".join(visible("".join(span.text for span in each)).rstrip() + "\n" for each in lines)
 
 
 def coloured(lines: Lines) -> str:
@@ -80,9 +85,9 @@ def coloured(lines: Lines) -> str:
     with console.capture() as captured:
         for each in lines:
             console.print(
-                Text.assemble(*((span.text, span.style) for span in each)), end="\n", soft_wrap=True
+                Text.assemble(*((visible(span.text), span.style) for span in each)), end="\n", soft_wrap=True
             )
-    return captured.get().replace(GLUE, " ")
+    return captured.get()
 
 
 def in_ascii(text: str) -> str:

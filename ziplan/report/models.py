@@ -17,7 +17,7 @@ def model_text(model: Model, width: int) -> list[Line]:
         f"{model.attention_heads} heads ({model.key_value_heads} of keys and values), "
         f"vocabulary {model.vocab_size:,}"
     )
-    source = wrapped(f"source: {model.source}", width) if model.source else []
+    source = wrapped(f"source: {model.source}", width, keep_words=True) if model.source else []
     operators = model.operators
     columns = [
         Column("operator", [operator.name for operator in operators], right=False),

@@ -7,7 +7,7 @@ from ziplan.plan import Checkpointing, Plan
 from ziplan.report.figures import placement_of, whole
 from ziplan.report.lines import GLUE, glued
 from ziplan.solve.problem import Binding
-from ziplan.units import show, show_duration
+from ziplan.units import counted, show, show_duration
 from ziplan.workload.training import Workload
 
 
@@ -67,11 +67,17 @@ def plan_words(estimate: Estimate) -> str:
     words += [f"tp {whole(plan.tp_degree):,}"] * (plan.tp_degree > 1)
     words += [f"pp {whole(plan.pp_degree):,}"] * (plan.pp_degree > 1)
     words += [
-        f"micro-batch {whole(plan.micro_batch_size):,} x {training.sequence_length:,}",
-        f"accumulation {whole(plan.accumulation_steps):,}",
+        glued(f"micro-batch {whole(plan.micro_batch_size):,} x {training.sequence_length:,}"),
+        glued(f"accumulation {whole(plan.accumulation_steps):,}"),
         f"{'no' if checkpointing == 'none' else checkpointing} checkpointing",
-        f"prefetch {whole(plan.prefetch_depth)}",
+        glued(f"prefetch {whole(plan.prefetch_depth)}"),
     ]
     if plan.tile_count > 1:
         words.append(f"{whole(plan.tile_count)} tiles (a change of the model's code)")
     return ", ".join(words)
+
+
+def buffer_words(plan: Plan) -> str:
+    """The swap buffers of a plan, by which placements of the same tiers differ; empty without any."""
+    counts = {"optimizer": plan.optimizer_buffer_count, "parameter": plan.param_buffer_count}
+    return "".join(f", {counted(n, f'{kind} swap buffer')}" for kind, n in counts.items() if n > 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ziplan.errors import Problem
+from ziplan.report.lines import visible
 
 WIDEST_SOURCE = 160
 
@@ -40,5 +41,5 @@ def _window(text: str, column: int) -> tuple[str, int]:
 
 
 def _visible(text: str) -> str:
-    """Text without control characters: a hostile file cannot drive the terminal."""
-    return "".join(character if character.isprintable() or character == "\t" else "?" for character in text)
+    """Text without control characters; a tab stays, as it is what a caret is set under."""
+    return "\t".join(map(visible, text.split("\t")))

@@ -1,4 +1,4 @@
-"""The answer of `fit` on a terminal: 12 to 20 lines, at most 100 columns."""
+"""The answer of `fit` on a terminal: 12 to 20 lines of 80 to 100 columns, more where it is narrower."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ from ziplan.solve.problem import Answer, Change
 from ziplan.units import counted, show
 
 LONGEST = 20
+NARROW = 80
+"""Columns below which the same text takes more lines."""
 VERDICTS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unknown": "yellow"}
 KIND_WORDS = {"datasheet": "from data sheets", "given": "given by you"}
 TERM_SHARE = 0.005
@@ -76,7 +78,7 @@ def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
         _inputs(best),
         *(Paragraph("note", note, droppable=True) for note in answer.notes),
     ]
-    return laid_out(blocks, width, LONGEST)
+    return laid_out(blocks, width, LONGEST if width >= NARROW else LONGEST * NARROW // width)
 
 
 def _headline(answer: Answer, width: int) -> list[Line]:
@@ -169,10 +171,10 @@ def _drives(estimate: Estimate) -> list[Paragraph]:
     if not written > 0 or estimate.verdict == "does_not_fit":
         return []
     lifetime = estimate.drive_lifetime
-    worn = "for how long the drives take it is unknown: their endurance is not stated"
+    worn = "how long the drives take it is unknown: nobody stated their endurance"
     if lifetime is not None and math.isfinite(lifetime):
-        worn = f"which uses up the drives' rated endurance in {shown(lifetime, 's')} of training"
-    return [Paragraph("drives", f"{shown(written, 'B')} written to flash on each node in a step, {worn}")]
+        worn = f"that uses up the drives' rated endurance in {shown(lifetime, 's')} of training"
+    return [Paragraph("drives", f"{shown(written, 'B')} written to flash on each node in a step; {worn}")]
 
 
 def _biggest_lines(estimate: Estimate) -> list[Paragraph]:

@@ -22,9 +22,9 @@ def tier_table(estimate: Estimate, width: int) -> list[Line]:
         Column("need", [_need(memory) for memory in memories]),
         Column("have", [show(memory.available, "B", 3) if memory else "-" for memory in memories]),
         Column("used", [_used(memory) for memory in memories]),
-        Column("link", [show(test.bandwidth, "B/s", 3) if test else "-" for test in tests]),
-        Column("tokens needed", [_tokens_needed(test) for test in tests], True, 1),
-        Column("tokens here", [_tokens_here(estimate, name) for name in names], True, 2),
+        Column("link", [show(test.bandwidth, "B/s", 3) if test else "-" for test in tests], True, 1),
+        Column("tokens needed", [_tokens_needed(test) for test in tests], True, 2),
+        Column("tokens here", [_tokens_here(estimate, name) for name in names], True, 3),
         Column("margin", [_hiding(test) for test in tests]),
     ]
     return table(columns, width)
