@@ -142,6 +142,15 @@ def test_out_with_a_path_in_the_list_of_files_leaves_it_alone(answers, capsys, t
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
+def test_removed_files_are_told_in_json_too(answers, capsys, tmp_path, monkeypatch):
+    answers("fits")
+    runtime = type(answer().problem.runtime)
+    for emitted in ({"a.json": "{}", "b.sh": "#"}, {"a.json": "{}"}):
+        monkeypatch.setattr(runtime, "emit", lambda *_, emitted=emitted, **__: emitted)
+        ran = ziplan(capsys, *FIT, "--out", tmp_path, "--json")
+    assert "files: removed, of an earlier plan: b.sh" in json.loads(ran.out)["notes"]
+
+
 def test_files_of_an_earlier_plan_are_told_where_the_new_one_does_not_fit(answers, capsys, tmp_path):
     answers("fits")
     assert ziplan(capsys, *FIT, "--out", tmp_path).code == 0

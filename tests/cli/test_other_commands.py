@@ -32,6 +32,14 @@ def test_explain_knows_every_law(capsys):
         assert "source: " in ran.out
 
 
+def test_explain_lists_the_laws(capsys):
+    ran = ziplan(capsys, "explain", "laws")
+    assert ran.code == 0
+    assert [line for line in ran.out.splitlines() if not line.startswith(" ")] == sorted(LAWS)
+    assert "explain laws" in ziplan(capsys, "explain", "zzz").err
+    assert ziplan(capsys, "explain", "laws", "--json").code == 2
+
+
 def test_explain_says_what_was_meant(capsys):
     ran = ziplan(capsys, "explain", "machine_balanc")
     assert (ran.code, ran.out) == (2, "")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ziplan.laws.law import Law
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-ARTICLE = "article"
+ARTICLE, EVERY_LAW = "article", "laws"
 
 
 def _laws() -> dict[str, Law]:
@@ -28,7 +28,7 @@ def _laws() -> dict[str, Law]:
 
 
 def _topics() -> Iterable[str]:
-    return [ARTICLE, *sorted(_laws())]
+    return [ARTICLE, EVERY_LAW, *sorted(_laws())]
 
 
 @app.command()
@@ -37,7 +37,8 @@ def explain(
         str,
         typer.Argument(
             metavar="TOPIC",
-            help="'article' for its worked example figure by figure, or the name of a law.",
+            help="'article' for its worked example figure by figure, 'laws' for a list of the laws, "
+            "or the name of one.",
             autocompletion=options.completer(_topics),
         ),
     ],
@@ -48,20 +49,24 @@ def explain(
         _article(json)
         return
     laws = _laws()
-    if topic not in laws:
+    if topic != EVERY_LAW and topic not in laws:
         raise BadInput.of(f"nothing is called {topic!r}", help=_remedy(topic, laws))
     if json:
         raise BadInput.of("--json is for `explain article` only")
-    from ziplan.report.derivation import law_lines
+    from ziplan.report.derivation import law_lines, law_list
 
-    show(law_lines(laws[topic], width()))
+    show(law_list(laws, width()) if topic == EVERY_LAW else law_lines(laws[topic], width()))
 
 
 def _remedy(topic: str, laws: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(topic, [ARTICLE, *laws], n=3)
-    return f"did you mean {' or '.join(close)}?" if close else "'article', or the name of a law"
+    close = get_close_matches(topic, [ARTICLE, EVERY_LAW, *laws], n=3)
+    return (
+        f"did you mean {' or '.join(close)}?"
+        if close
+        else "'article', or a law: `ziplan explain laws` lists them"
+    )
 
 
 def _article(as_json: bool) -> None:

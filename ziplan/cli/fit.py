@@ -137,6 +137,9 @@ def _deliver(
         from ziplan.report.json import dumps, fit_document
 
         said = [f"files: {written.why_not}"] if written.why_not else []
+        said += (
+            [f"files: removed, of an earlier plan: {', '.join(written.removed)}"] if written.removed else []
+        )
         text = dumps(fit_document(answer, files, said))
         write(text) if output is None else save(output, text)
         return

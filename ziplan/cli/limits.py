@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from ziplan.cli import options
@@ -20,7 +22,7 @@ def limits(
     sequence_length: options.SequenceLength = None,
     global_batch_size: options.GlobalBatchSize = None,
     precision: options.PrecisionOption = None,
-    json: options.JsonOption = False,
+    json: Annotated[bool, typer.Option("--json", help="As ziplan.limits/1.")] = False,
     output: options.OutputOption = None,
 ) -> None:
     """The three ceilings on a model's size (capacity, width, compute), and the training time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ziplan.estimate import Estimate
@@ -71,6 +71,14 @@ def law_lines(law: Law, width: int) -> list[Line]:
         ),
         *_indented(f"source: {law.source}", width),
     ]
+
+
+def law_list(laws: Mapping[str, Law], width: int) -> list[Line]:
+    """Every law in a line or two: its name and what it says."""
+    lines: list[Line] = []
+    for name in sorted(laws):
+        lines += [line(Span(name, "bold")), *_indented(laws[name].summary, width)]
+    return lines
 
 
 def derivation_lines(steps: Sequence[Step], width: int) -> list[Line]:
