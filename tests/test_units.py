@@ -176,6 +176,20 @@ def test_a_field_refuses_a_bare_number():
 
 
 @pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (116, 329.4, "1.933 min"),
+        (5, 329.4, "5 s"),
+        (30, 40, "30 s"),
+        (100, 9000, "1.667 min"),
+        (116, 0, "116 s"),
+    ],
+)
+def test_the_low_end_of_a_span_has_the_unit_of_the_high_end(low, high, said):
+    assert show_duration(low, up_to=high) == said
+
+
+@pytest.mark.parametrize(
     ("number", "said"), [(0, "0 GPUs"), (1, "1 GPU"), (2, "2 GPUs"), (8e6, "8,000,000 GPUs")]
 )
 def test_things_are_counted_in_words(number, said):

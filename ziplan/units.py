@@ -107,6 +107,9 @@ TIMES = {
 }
 """Spellings of a duration; a year is a Julian year of 365.25 days."""
 
+SMALLEST_SHARE = 0.1
+"""Of a unit of time, the least that is given in it."""
+
 _NUMBER = re.compile(
     r"(?P<number>[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:_[0-9]+)*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)"
     r"\s*(?P<unit>[^0-9\s.,_+-].*)?"
@@ -242,9 +245,13 @@ def counted(number: float, name: str) -> str:
     return f"{number:,.0f} {name}{'' if number == 1 else 's'}"
 
 
-def show_duration(seconds: float, digits: int = 4) -> str:
-    """A length of time for people, in the largest unit that it fills: "81.9 ms", "33,227 years"."""
+def show_duration(seconds: float, digits: int = 4, up_to: float = 0.0) -> str:
+    """A length of time for people, in the largest unit that it fills: "81.9 ms", "33,227 years".
+
+    The low end of a span `up_to` a longer time is given in the unit of that: "0.5 min" of 0.5 to 3 min.
+    """
     for name, length in (("years", TIMES["year"]), ("days", TIMES["day"]), ("h", 3600.0), ("min", 60.0)):
-        if math.isfinite(seconds) and abs(seconds) >= 2 * length:
+        fills = max(abs(seconds), abs(up_to)) >= 2 * length
+        if math.isfinite(seconds) and fills and abs(seconds) >= SMALLEST_SHARE * length:
             return f"{_figures(seconds / length, digits)} {name}"
     return show(seconds, "s", digits)

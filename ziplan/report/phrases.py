@@ -18,7 +18,8 @@ def shown(value: float, unit: str) -> str:
 
 def spread(low: float, high: float, unit: str) -> str:
     """A range, the unit once where both ends have the same: "50 to 60 GB"."""
-    first, last = shown(low, unit), shown(high, unit)
+    last = shown(high, unit)
+    first = glued(show_duration(low, 3, high)) if unit == "s" else shown(low, unit)
     if first == last:
         return last
     number, _, written = first.rpartition(GLUE)

@@ -21,7 +21,15 @@ def binding(best: Estimate) -> Binding:
 
 
 def longest_wait(best: Estimate) -> tuple[str, str]:
-    """(resource, term) of the term that the step spends most of its time on."""
+    """(resource, term) of the term that the step spends most of its time on.
+
+    Where a term is work of several resources, as bytes one way and the other, it is the one with most.
+    """
     term = max(best.terms, key=lambda name: best.terms[name])
-    demands = (demand for segment in best.segments for chain in segment.chains for demand in chain)
-    return next(demand.resource for demand in demands if demand.term == term), term
+    work: dict[str, float] = {}
+    for segment in best.segments:
+        once = {id(demand): demand for chain in segment.chains for demand in chain}
+        for demand in once.values():
+            if demand.term == term:
+                work[demand.resource] = work.get(demand.resource, 0.0) + segment.repeats * demand.amount
+    return max(work, key=lambda resource: work[resource]), term

@@ -1,0 +1,33 @@
+"""Phrases that several texts share."""
+
+from dataclasses import replace
+
+import pytest
+from report.answers import answer
+
+from ziplan.report.lines import GLUE
+from ziplan.report.phrases import spread
+from ziplan.runtimes.runtime import Demand, Segment
+from ziplan.solve.binding import longest_wait
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "unit", "said"),
+    [
+        (116.0, 329.4, "s", "1.93 to 5.49 min"),
+        (1.0, 329.4, "s", "1 s to 5.49 min"),
+        (50e9, 60e9, "B", "50 to 60 GB"),
+        (900e9, 1.2e12, "B", "900 GB to 1.2 TB"),
+        (5e9, 5e9, "B", "5 GB"),
+    ],
+)
+def test_a_range_has_its_unit_once_where_both_ends_share_it(low, high, unit, said):
+    assert spread(low, high, unit).replace(GLUE, " ") == said
+
+
+def test_the_longest_wait_names_the_direction_that_moves_most():
+    """A term that goes both ways is not named for the way that happens to come first."""
+    down, up = Demand("gradient copy", "dram.write", 1e9), Demand("gradient copy", "dram.read", 1e9)
+    segments = (Segment("micro-step", 4.0, ((up,), (up, down))), Segment("boundary", 1.0, ((down,),)))
+    best = replace(answer().best, segments=segments, terms={"gradient copy": 2.0, "compute": 1.0})
+    assert longest_wait(best) == ("dram.write", "gradient copy")
