@@ -7,8 +7,8 @@ from ziplan.laws.memory import activation_bytes, allocator_slack, logits_bytes
 from ziplan.runtimes.runtime import RUNNING, TRAINING, Ledger
 from ziplan.runtimes.shared.facts import FP32_BYTES, Facts
 
-CUDA_CONTEXT = (0.4e9, 1.2e9)
-"""Bytes of a CUDA context with its loaded kernels, by GPU and library version."""
+GPU_CONTEXT = (0.4e9, 1.2e9)
+"""Bytes of a CUDA or HIP context with its loaded kernels, by GPU and library version."""
 
 COLLECTIVE_BUFFERS = (0.1e9, 1.0e9)
 """Bytes of NCCL's channels on each GPU, when there is more than one."""
@@ -106,8 +106,8 @@ def add_logits(book: Ledger, f: Facts) -> None:
 
 def add_gpu_overhead(book: Ledger, f: Facts) -> None:
     """What the driver, NCCL and PyTorch's allocator take."""
-    low, high = CUDA_CONTEXT
-    book.add("CUDA context", f.gpu, ("load", *RUNNING), high, low=low)
+    low, high = GPU_CONTEXT
+    book.add("GPU context", f.gpu, ("load", *RUNNING), high, low=low)
     many = where(f.plan.dp_degree > 1, 1.0, 0.0)
     low, high = COLLECTIVE_BUFFERS
     book.add("collective buffers", f.gpu, RUNNING, many * high, low=many * low, knob="NCCL_BUFFSIZE")
