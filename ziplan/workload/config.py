@@ -41,8 +41,8 @@ def _notes(model: Model, config: Mapping[str, Any]) -> Iterator[str]:
         method = quantized.get("quant_method") if isinstance(quantized, Mapping) else None
         named = f" ({method!r:.40})" if isinstance(method, str) else ""
         yield (
-            f"the model's config has a `quantization_config`{named}: planned without it, every "
-            "parameter in the precision of the training and trained"
+            f"the model's config has a `quantization_config`{named}: planned without it, its "
+            "parameters in the precision of the training"
         )
     function = model.activation_function
     if function and not is_counted(function):
