@@ -23,6 +23,8 @@ from torch.distributed.fsdp._fully_shard import _fsdp_param_group as param_group
 from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from engine.adapters import prepare_training
+
 STEPS = 3
 
 
@@ -192,6 +194,7 @@ def run(job):
     join(job)
     setup = imported(job["setup"])
     model, weights = build(job)
+    prepare_training(model, job["trainable"])
     elements = sum(parameter.numel() for parameter in model.parameters())
     optimizer = setup.setup(model, weights)
     batches = torch.Generator().manual_seed(1)

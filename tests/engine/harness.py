@@ -20,13 +20,14 @@ TIMEOUT = 240
 class Spec:
     """A model to train: `model` is a Hugging Face config with its `model_type`.
 
-    `checkpointing` is none, reentrant or non_reentrant.
+    `checkpointing` is none, reentrant or non_reentrant; `trainable` is what a model.yaml says.
     """
 
     model: Mapping[str, Any]
     sequence_length: int = 4
     checkpointing: str = "none"
     steps: int = 3
+    trainable: Any = "all"
 
 
 @dataclass(frozen=True)

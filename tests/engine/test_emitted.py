@@ -47,13 +47,15 @@ def shape(name):
 class Case:
     """A plan written by hand and settled by ziplan, its prediction, and what the engine did with it."""
 
-    def __init__(self, folder, model, world, tiers, checkpointing=Checkpointing.NONE, **fields):
+    def __init__(
+        self, folder, model, world, tiers, checkpointing=Checkpointing.NONE, trainable="all", **fields
+    ):
         folder.mkdir(exist_ok=True)
         config = shape(model)
         (folder / "config.json").write_text(json.dumps(config))
         params, optimizer = ({tier: 1.0} for tier in tiers)
         placement = Placement(params=params, grads=optimizer, optimizer=optimizer)
-        settings = {"sequence_length": TOKENS, "precision": "bf16"}
+        settings = {"sequence_length": TOKENS, "precision": "bf16", "trainable": trainable}
         self.workload = load_workload(str(folder), settings)
         self.cluster = load_cluster(f"{-(-world.ranks // RANKS_PER_NODE)}x dgx-a100-80g")
         fields = {"optimizer_buffer_count": 4, "prefetch_depth": 0, **fields}
@@ -65,7 +67,7 @@ class Case:
         self.predicted = estimate(self.cluster, self.workload, deepspeed, self.plan)
         files = deepspeed.emit(self.cluster, self.workload, self.plan)
         kind = "none" if checkpointing == Checkpointing.NONE else "non_reentrant"
-        spec = Spec(config, sequence_length=TOKENS, checkpointing=kind)
+        spec = Spec(config, sequence_length=TOKENS, checkpointing=kind, trainable=trainable)
         self.done = run(json.loads(files["ds_config.json"]), spec, world, folder / "run")
 
     def demanded(self, term, resource):
@@ -133,3 +135,24 @@ def test_trains_below_stage_3(tmp_path, stage, optimizer):
 def test_optimizer_swaps_in_several_sub_groups(tmp_path, pipelined):
     fields = {"sub_group_params": 2_000_000, "optimizer_buffer_count": pipelined}
     check(Case(tmp_path, "narrow", World(1), ("nvme", "nvme"), **fields))
+
+
+TRAINABLE = {
+    # Wide enough for adapters that are partitioned again after use, and for shards of theirs that swap.
+    "adapters": {"lora_rank": 256, "targets": ["q_proj", "v_proj", "down_proj"]},
+    "adapters inside a layer": {"lora_rank": 512, "targets": ["k_proj"]},
+    "frozen parts": {"frozen": ["embed_tokens", "mlp"]},
+}
+
+
+@pytest.mark.parametrize("checkpointing", [Checkpointing.NONE, Checkpointing.FULL])
+@pytest.mark.parametrize("placement", ["optimizer on NVMe", "both on the host", "both on NVMe"])
+@pytest.mark.parametrize("trainable", TRAINABLE)
+def test_parts_of_the_model_are_trained(tmp_path, trainable, placement, checkpointing):
+    fields = {"checkpointing": checkpointing, "trainable": TRAINABLE[trainable], "accumulation_steps": 2}
+    case = Case(tmp_path, "narrow", World(2), PLACEMENTS[placement], **fields)
+    check(case)
+    if placement != "optimizer on NVMe":
+        assert 2 * case.done.last["gathered_elements"] == close(
+            2 * case.demanded("parameter copy", "dram.read")
+        )

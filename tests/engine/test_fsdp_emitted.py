@@ -36,10 +36,13 @@ SHAPE = {
 class Case:
     """A plan, its prediction, and what each rank counted."""
 
-    def __init__(self, folder, world, home="hbm", simulated=False, spread=False, shape=SHAPE, **fields):
+    def __init__(
+        self, folder, world, home="hbm", simulated=False, spread=False, shape=SHAPE, trainable="all", **fields
+    ):
         (folder / "config.json").write_text(json.dumps(shape))
         precision = fields.pop("precision", "bf16")
-        self.workload = load_workload(str(folder), {"sequence_length": TOKENS, "precision": precision})
+        settings = {"sequence_length": TOKENS, "precision": precision, "trainable": trainable}
+        self.workload = load_workload(str(folder), settings)
         rate = [("gpu.peak_flops_per_s.fp32", "19.5 TFLOP/s")]
         self.cluster = load_cluster(f"{-(-world // RANKS_PER_NODE)}x dgx-a100-80g", rate)
         place = {home: 1.0}
@@ -56,6 +59,7 @@ class Case:
             "world": world,
             "simulated": simulated,
             "spread": spread,
+            "trainable": trainable,
             "store": str(folder / "store"),
         }
         workers = [start(folder, {**job, "rank": rank}) for rank in range(1 if simulated else world)]
@@ -98,14 +102,20 @@ def finish(folder, rank, worker):
     return json.loads((folder / f"result{rank}.json").read_text())
 
 
+def held(case, home):
+    """Bytes of one rank's parameters, trained and frozen."""
+    frozen = case.workload.trainable_params < case.workload.model.params
+    return case.line(home, "parameters") + (case.line(home, "frozen parameters") if frozen else 0)
+
+
 def check(case, home):
     """States of rank 0, and the bytes of every step, exactly."""
     world, done = case.plan.dp_degree, case.done[0]
     assert done["elements"] == case.workload.model.params
-    assert done["pinned"] == (case.line(home, "parameters") if home == "dram" else 0)
+    assert done["pinned"] == (held(case, home) if home == "dram" else 0)
     for step in done["steps"]:
         assert step["groups"] == case.workload.model.layer_count + 1
-        assert step["params"] == case.line(home, "parameters")
+        assert step["params"] == held(case, home)
         assert step["grads"] == case.line(home, "gradients")
         assert step["moments"] == case.line(home, "optimizer state")
         others = (world - 1) / world
@@ -159,6 +169,21 @@ def test_working_memory_peaks_within_its_lines(tmp_path, vocabulary):
     for line in lines:
         assert line.low <= peak[line.name] <= line.high
     assert sum(line.low for line in lines) <= peak["all"] <= sum(line.high for line in lines)
+
+
+TRAINABLE = {
+    "adapters": {"lora_rank": 6, "targets": ["q_proj", "down_proj"]},
+    "frozen parts": {"frozen": ["embed_tokens", "mlp"]},
+    "the head alone": {
+        "frozen": ["embed_tokens", "self_attn", "mlp", "input_layernorm", "post_attention_layernorm"]
+    },
+}
+
+
+@pytest.mark.parametrize("home", ["hbm", "dram"])
+@pytest.mark.parametrize("trainable", TRAINABLE)
+def test_parts_of_the_model_are_trained(tmp_path, trainable, home):
+    check(Case(tmp_path, 2, home, trainable=TRAINABLE[trainable], accumulation_steps=2.0), home)
 
 
 def test_tied_embeddings_are_gathered_once(tmp_path):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from engine.adapters import prepare_training
 from engine.meter import Meter, file_class
 from engine.ops import install
 
@@ -61,6 +62,7 @@ def build_model(spec, config):
     scope = deepspeed.zero.Init(config_dict_or_path=config) if zero3 else contextlib.nullcontext()
     with scope:
         model = AutoModelForCausalLM.from_config(shape, attn_implementation="sdpa")
+        prepare_training(model, spec["trainable"])
     model.config.use_cache = False
     if spec["checkpointing"] != "none":
         reentrant = spec["checkpointing"] == "reentrant"

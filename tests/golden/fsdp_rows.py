@@ -44,7 +44,7 @@ ROWS = {
             {
                 "padded_params": 8e9,
                 "param_loads": 2,
-                "fp32_bytes_per_param": 4,
+                "state_bytes_per_param": 4,
                 "dp_degree": 8,
                 "share": 0.5,
             },

@@ -18,7 +18,9 @@ NO_ATTENTION_DROPOUT = {
 """Families trained without dropout inside attention, though their configs have a place for it."""
 
 
-def measured_bytes_per_token(config, attention, precision, dropout, monkeypatch):
+def measured_bytes_per_token(
+    config, attention, precision, dropout, monkeypatch, prepared=lambda model: model
+):
     """Bytes kept for a layer, per token: the mean over layers, what layers share left out."""
     torch = pytest.importorskip("torch")
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
@@ -29,7 +31,7 @@ def measured_bytes_per_token(config, attention, precision, dropout, monkeypatch)
     _mask_like_a_gpu(torch, monkeypatch)
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model = hf_kind(config).from_config(settings).to(dtype).train()
+    model = prepared(hf_kind(config).from_config(settings).to(dtype).train())
     parameters = {tensor.untyped_storage().data_ptr() for tensor in model.parameters()}
     tokens = BATCH * tokens_of(config)
     watched = [_Watch(torch, module, parameters, tokens) for module in _layers(model)]

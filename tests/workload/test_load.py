@@ -182,7 +182,7 @@ def test_problems_of_shape_training_and_flags_come_together(write):
         "unknown key `sequence_lenght`",
         "did you mean `sequence_length`?",
         "training.precision: expected 'fp32', 'fp16' or 'bf16'",
-        "only training of all parameters is supported",
+        "training.trainable: missing key `targets`",
         "the optimizer 'sgd' is not supported, adamw is",
         "--micro-batch-size: must be at least 1, not 0",
     ):

@@ -11,7 +11,7 @@ from workload.small import SMALL
 from ziplan.workload.load import load_workload
 from ziplan.workload.model import Operator
 from ziplan.workload.optimizers import OPTIMIZER_STATES, PLANNED, state_bytes
-from ziplan.workload.training import Adapters, Optimizer, TrainingChoices, trainable_params
+from ziplan.workload.training import Optimizer
 
 FILE = """
 model: gpt2
@@ -43,36 +43,10 @@ def test_full_training_changes_every_parameter():
     assert workload.trainable_params == workload.model.params
 
 
-@pytest.mark.parametrize(
-    ("name", "rank", "targets", "params"),
-    [
-        ("llama-2-7b", 8, ("q_proj", "v_proj"), 4_194_304),
-        ("llama-3.1-8b", 16, ("q_proj", "v_proj"), 6_815_744),
-        ("gpt2", 8, ("attn.c_attn",), 294_912),
-        (
-            "llama-3.1-8b",
-            16,
-            ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
-            41_943_040,
-        ),
-    ],
-)
-def test_adapters_have_as_many_parameters_as_peft_prints(name, rank, targets, params):
-    assert trainable_params(shipped(name), Adapters(lora_rank=rank, targets=targets)) == params
-
-
-def test_a_target_is_a_name_or_its_end_from_a_dot_on():
-    adapters = Adapters(lora_rank=4, targets=("q_proj", "self_attn.v_proj"))
-    named = ("self_attn.q_proj", "self_attn.v_proj", "self_attn.fq_proj", "mlp.v_proj")
-    assert [adapters.targeted(name) for name in named] == [True, True, False, False]
-
-
 def test_what_no_runtime_plans_with_is_refused():
     for kind in set(OPTIMIZER_STATES) - set(PLANNED):
         with pytest.raises(ValidationError, match=f"{kind}.*is not supported, adamw is"):
             Optimizer(kind=kind)
-    with pytest.raises(ValidationError, match="only training of all parameters"):
-        TrainingChoices.model_validate({"trainable": {"lora_rank": 4, "targets": ["q_proj"]}})
 
 
 def test_states_of_one_parameter():

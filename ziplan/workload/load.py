@@ -6,6 +6,7 @@ Everything wrong with the files and the flags is raised together.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from ziplan.errors import BadInput, Problem
@@ -13,7 +14,8 @@ from ziplan.files import dotted, validate
 from ziplan.files.document import Path as Keys
 from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
 from ziplan.units import Precision
-from ziplan.workload.families import activation_bytes
+from ziplan.workload.adapted import adapted
+from ziplan.workload.kept import kept_bytes
 from ziplan.workload.model import Model
 from ziplan.workload.shapes import list_shapes
 from ziplan.workload.source import Source, open_source
@@ -56,8 +58,9 @@ def load_workload(
     training = problems.attempt(lambda: settings.training(model))
     if model is None or training is None or precision is None:
         return problems.required(None)
-    problems.required(model)
-    return Workload(model, training, precision, activation_bytes(model, training.attention, precision))
+    trained = problems.attempt(partial(settings.trained, model, training))
+    model = problems.required(trained)
+    return Workload(model, training, precision, kept_bytes(model, training.attention, precision))
 
 
 class _Collected:
@@ -113,6 +116,13 @@ class _Settled:
             limit = f"{model.name} takes sequences of up to {model.max_sequence_length:,} tokens"
             raise BadInput(self._problem("sequence_length", f"{limit}, not {length:,}"))
         return Training.model_validate(self.values)
+
+    def trained(self, model: Model, training: Training) -> Model:
+        """The model with what training leaves alone, and with its adapters."""
+        try:
+            return adapted(model, training.trainable)
+        except ValueError as error:
+            raise BadInput(self._problem("trainable", str(error))) from None
 
     def precision(self, precisions: Collection[str]) -> Precision:
         """The precision asked for, else bf16 where the GPU has it, else fp16, else fp32.

@@ -86,10 +86,6 @@ class Operator:
         widest = max(sum(weight) for weight in self.weights or ((self.in_features, self.out_features),))
         return widest * self.experts * self.active_share
 
-    def lora_params(self, rank: int) -> int:
-        """Parameters that a low-rank adapter adds to one copy: A (rank x in) and B (out x rank)."""
-        return rank * (self.in_features + self.out_features)
-
 
 @dataclass(frozen=True)
 class ActivationBytes:
@@ -108,8 +104,9 @@ class ActivationBytes:
     attention_scores_low: float = 0.0
     attention_scores_high: float = 0.0
     frozen_inputs: float = 0.0
-    """Of the low ends, what only the weight gradients of frozen linears would need: autograd keeps none of
-    it, a runtime with a linear function of its own may."""
+    """Of `none_low`, what only the weight gradients of frozen linears would need: autograd keeps none of it,
+    a runtime with a linear function of its own may. Of `selective_low` it is `selective_frozen_inputs`."""
+    selective_frozen_inputs: float = 0.0
 
 
 Layer = tuple[Operator, ...]

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
 
 from ziplan.units import Precision
-from ziplan.workload.model import ActivationBytes, Model
+from ziplan.workload.loading import Loading
+from ziplan.workload.model import ActivationBytes, Model, Operator
 from ziplan.workload.optimizers import PLANNED, OptimizerName
-
-ADAPTERS_PLANNED = False
-"""Whether runtimes can plan with adapters; until then files and flags are held to full training."""
 
 
 class Settings(BaseModel):
@@ -21,8 +19,15 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
+MOST_WORKERS = 1024
+"""More worker processes of one rank than this are a slip."""
+
 MOST_SEQUENCES = 100_000_000
 """No step of training takes more; a value above it is a slip."""
+
+
+LARGEST_RANK = 65_536
+"""No adapter's rank comes near the width of a model this wide; a value above it is a slip."""
 
 
 class Optimizer(Settings):
@@ -44,32 +49,50 @@ class Optimizer(Settings):
         return value
 
 
+ALL_LINEAR = "all-linear"
+"""PEFT's word for every linear in the layers as a target."""
+
+
 class Adapters(Settings):
     """Low-rank adapters, of rank `lora_rank`, beside the frozen linears that `targets` name.
 
-    A target is an operator's name or the end of one from a dot on, as in `q_proj`.
+    A target is an operator's name or the end of one from a dot on, as in `q_proj`, or `all-linear`.
     """
 
-    lora_rank: int = Field(ge=1)
+    lora_rank: int = Field(ge=1, le=LARGEST_RANK)
     targets: tuple[str, ...] = Field(min_length=1)
 
-    def targeted(self, name: str) -> bool:
+    def targeted(self, operator: Operator) -> bool:
         """Whether a target names the operator."""
-        return any(name == target or name.endswith(f".{target}") for target in self.targets)
+        name = operator.name
+        named = any(name == target or name.endswith(f".{target}") for target in self.named_targets)
+        return named or (operator.block and ALL_LINEAR in self.targets)
+
+    @property
+    def named_targets(self) -> tuple[str, ...]:
+        """The targets that are names."""
+        return tuple(target for target in self.targets if target != ALL_LINEAR)
 
 
-Trainable = Literal["all"] | Adapters
+class Frozen(Settings):
+    """Parts that training leaves alone: names of modules, ends of names from a dot on, or what holds them."""
+
+    frozen: tuple[str, ...] = Field(min_length=1)
 
 
-def trainable_params(model: Model, trainable: Trainable) -> int:
-    """Parameters that training changes: all, or the adapters' alone."""
-    if trainable == "all":
-        return model.params
-    return sum(
-        operator.lora_params(trainable.lora_rank) * operator.count
-        for operator in model.operators
-        if operator.kind == "linear" and trainable.targeted(operator.name)
-    )
+def _kind(value: object) -> str:
+    """Which of the three a file or a flag means, so that only its problems are told."""
+    if isinstance(value, dict | Settings):
+        return "frozen" if isinstance(value, Frozen) or "frozen" in value else "adapters"
+    return "all"
+
+
+Trainable = Annotated[
+    Annotated[Literal["all"], Tag("all")]
+    | Annotated[Adapters, Tag("adapters")]
+    | Annotated[Frozen, Tag("frozen")],
+    Discriminator(_kind),
+]
 
 
 class TrainingChoices(Settings):
@@ -83,14 +106,14 @@ class TrainingChoices(Settings):
     optimizer: Optimizer = Field(default_factory=Optimizer)
     activation_checkpointing: Literal["none", "selective", "full", "auto"] = "auto"
     attention: Literal["flash", "eager"] = "flash"
-    trainable: Annotated[Trainable, WithJsonSchema({"const": "all", "type": "string"})] = "all"
-
-    @field_validator("trainable", mode="before")
-    @classmethod
-    def _supported_trainable(cls, value: object) -> object:
-        if value != "all" and not ADAPTERS_PLANNED:
-            raise ValueError("only training of all parameters is supported (`trainable: all`)")
-        return value
+    trainable: Trainable = "all"
+    loading: Loading = Field(default_factory=Loading)
+    data_workers: int | None = Field(default=None, ge=0, le=MOST_WORKERS)
+    """DataLoader's worker processes of each rank."""
+    saving: Literal["sharded", "gathered"] = "sharded"
+    """Whether each rank saves its own shard, or one rank the whole model."""
+    pinned_rounding: bool = False
+    """Whether PyTorch rounds pinned blocks up to powers of two: its default, which emitted files turn off."""
 
 
 class Training(TrainingChoices):
@@ -111,4 +134,4 @@ class Workload:
     @property
     def trainable_params(self) -> int:
         """Parameters that training changes."""
-        return trainable_params(self.model, self.training.trainable)
+        return self.model.trainable_params

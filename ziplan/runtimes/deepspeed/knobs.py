@@ -65,7 +65,7 @@ def knobs(model: Model, plan: Plan, nvme: str | None) -> Knobs:
         # Twice a layer keeps its parameters from recomputation to backward.
         reuse_distance=where(plan.activation_checkpointing == Checkpointing.FULL, 2.0 * layer, 0.0),
         reduce_bucket=maximum(
-            minimum(float(largest_tensor(model)), LARGEST_REDUCE_BUCKET), SMALLEST_REDUCE_BUCKET
+            minimum(float(largest_trained_tensor(model)), LARGEST_REDUCE_BUCKET), SMALLEST_REDUCE_BUCKET
         ),
         params_on_nvme=on_nvme,
     )
@@ -76,9 +76,9 @@ def largest_module(model: Model) -> int:
     return max(operator.params for operator in model.operators)
 
 
-def largest_tensor(model: Model) -> int:
-    """Elements of the largest parameter tensor."""
-    return max(elements for elements, _, _ in model.tensors)
+def largest_trained_tensor(model: Model) -> int:
+    """Elements of the largest parameter tensor that has a gradient."""
+    return max(elements for elements, _, _ in model.trainable_tensors)
 
 
 def played(model: Model, plan: Plan, settings: Knobs, measure: Callable[[Fetches, float], float]) -> float:

@@ -39,7 +39,7 @@ def _flash(book: Ledger, f: Facts) -> None:
     states = apply(
         held_bytes,
         "master weights and moments",
-        params=f.shards.owned,
+        params=f.trained_shards.owned,
         state_bytes_per_param=f.states,
         share=f.swaps_optimizer,
         ranks_per_instance=f.ranks,
@@ -48,7 +48,7 @@ def _flash(book: Ledger, f: Facts) -> None:
     gradients = apply(
         held_bytes,
         "fp32 gradient files",
-        params=f.shards.swappable_gradients,
+        params=f.trained_shards.swappable_gradients,
         state_bytes_per_param=4.0,
         share=f.swaps_optimizer,
         ranks_per_instance=f.ranks,

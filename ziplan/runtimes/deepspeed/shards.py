@@ -6,7 +6,7 @@ the swap threshold stays in memory: in 16 bit in DRAM, as a gradient in fp32 on 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -47,11 +47,11 @@ def swaps_gradients(shard: float) -> float:
     return where(GRADIENT_BYTES * shard >= SWAP_THRESHOLD_BYTES, 1.0, 0.0)
 
 
-def shards(model: Model, dp_degree: float, param_bytes: float) -> Shards:
-    """One rank's shards of a model (`dp_degree` may be an array)."""
+def shards(tensors: Iterable[tuple[int, int, bool]], dp_degree: float, param_bytes: float) -> Shards:
+    """One rank's shards of so many (elements, count, in a layer) tensors (`dp_degree` may be an array)."""
     owned, params, gradients, kept = [], [], [], []
     largest = 0.0
-    for elements, count, _ in model.tensors:
+    for elements, count, _ in tensors:
         shard = part(elements, dp_degree)
         owned.append(count * shard)
         params.append(count * shard * swaps_params(shard, param_bytes))
@@ -78,7 +78,7 @@ def swapped_in(model: Model, played: Fetches, dp_degree: float, param_bytes: flo
 def largest_sub_group(model: Model, dp_degree: float, sub_group_params: float) -> float:
     """Elements of one rank's largest sub-group, as `stage3.py:_create_fp16_sub_groups` closes them.
 
-    Tensors join in the order of the modules until the asked size is reached, so a sub-group
+    Tensors that are trained join in the order of the modules until the asked size is reached, so a sub-group
     overshoots by at most one shard.
     """
     return each(lambda dp, size: max(_sub_groups(model, dp, size)), dp_degree, sub_group_params)
@@ -91,7 +91,8 @@ def sub_group_count(model: Model, dp_degree: float, sub_group_params: float) -> 
 
 def _in_module_order(model: Model) -> Iterator[int]:
     for section in model.sections:
-        once = [elements for layer in section.layers for operator in layer for elements in operator.tensors]
+        trained = [operator for layer in section.layers for operator in layer if operator.trainable]
+        once = [elements for operator in trained for elements in operator.tensors]
         for _ in range(section.repeat):
             yield from once
 

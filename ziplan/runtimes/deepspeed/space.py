@@ -112,7 +112,7 @@ def _share_of_host(facts: Facts) -> Placement:
     placement, capacity = facts.plan.placement, facts.cluster.node.tiers[facts.gpu].capacity
     book = gpu_ledger(facts)
     lacking = maximum(*(book.need(facts.gpu, phase)[1] for phase in RUNNING)) - capacity
-    whole = facts.states * facts.params / facts.plan.dp_degree
+    whole = facts.states * facts.trained / facts.plan.dp_degree
     groups = sub_group_count(facts.workload.model, facts.plan.dp_degree, facts.plan.sub_group_params)
     share = facts.optimizer_on(facts.host) + lacking / whole
     stepped = maximum(1.0, minimum(ceil(share * groups), groups)) / groups

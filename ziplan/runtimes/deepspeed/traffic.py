@@ -51,7 +51,7 @@ def _micro_step(f: Facts) -> Segment:
     reduce = apply(
         laws.reduced_bytes,
         "gradients reduced in one micro-step (stages 2 and 3)",
-        params=f.params,
+        params=f.trained,
         grad_bytes_per_param=f.element,
         dp_degree=plan.dp_degree,
         passes=where(plan.zero_stage >= 2, 1.0, 0.0),
@@ -105,7 +105,7 @@ def _gradient_copies(f: Facts) -> list[Demand]:
     down = apply(
         laws.host_link_bytes,
         "gradient shards copied to the host in one micro-step",
-        params=f.params,
+        params=f.trained,
         bytes_per_param=f.element,
         dp_degree=plan.dp_degree,
         share=f.optimizer_off_gpu,
@@ -144,7 +144,7 @@ def _boundary(f: Facts) -> Segment:
             apply(
                 laws.reduced_bytes,
                 "gradients reduced once per step (stages 0 and 1)",
-                params=f.params,
+                params=f.trained,
                 grad_bytes_per_param=f.element,
                 dp_degree=plan.dp_degree,
                 passes=where(plan.zero_stage < 1, 2.0, where(plan.zero_stage < 2, 1.0, 0.0)),
@@ -155,7 +155,7 @@ def _boundary(f: Facts) -> Segment:
         down = apply(
             laws.host_link_bytes,
             "fp32 gradient shards copied to the host once per step",
-            params=f.params,
+            params=f.trained,
             bytes_per_param=4.0,
             dp_degree=plan.dp_degree,
             share=f.optimizer_share_off_gpu,
@@ -165,7 +165,7 @@ def _boundary(f: Facts) -> Segment:
         written = apply(
             laws.swapped_bytes,
             "fp32 gradients written to NVMe",
-            elements=f.shards.swappable_gradients,
+            elements=f.trained_shards.swappable_gradients,
             bytes_per_param=4.0,
             share=f.swaps_optimizer,
         )
@@ -178,13 +178,13 @@ def _optimizer_step(f: Facts) -> Segment:
     on_gpu = apply(
         laws.host_link_bytes,
         "optimizer state that the GPU updates in HBM",
-        params=f.params,
+        params=f.trained,
         bytes_per_param=GPU_ADAM_BYTES,
         dp_degree=where(plan.zero_stage >= 1, plan.dp_degree, 1.0),
         share=f.optimizer_on(f.gpu),
     )
     gpu = Demand("GPU optimizer", f"{f.gpu}.read", on_gpu)
-    updated = f.optimizer_share_off_gpu * f.params / plan.dp_degree * f.ranks
+    updated = f.optimizer_share_off_gpu * f.trained / plan.dp_degree * f.ranks
     cpu = Demand("CPU optimizer", "cpu_optimizer", updated)
     if not f.nvme:
         return Segment("optimizer step", 1.0, ((gpu, cpu),))
@@ -201,21 +201,21 @@ def _optimizer_swaps(f: Facts) -> list[Demand]:
     state = apply(
         laws.swapped_bytes,
         "master weights and moments, read and written once per step",
-        elements=f.shards.owned,
+        elements=f.trained_shards.owned,
         bytes_per_param=f.states,
         share=f.swaps_optimizer,
     )
     gradients = apply(
         laws.swapped_bytes,
         "fp32 gradients read back",
-        elements=f.shards.swappable_gradients,
+        elements=f.trained_shards.swappable_gradients,
         bytes_per_param=4.0,
         share=f.swaps_optimizer,
     )
     params = apply(
         laws.swapped_bytes,
         "updated 16-bit parameters written back",
-        elements=f.shards.swappable_params,
+        elements=f.trained_shards.swappable_params,
         bytes_per_param=f.element,
         share=f.params_on(f.nvme),
     )
@@ -235,7 +235,7 @@ def _afterwards(f: Facts) -> Segment:
             apply(
                 laws.reduced_bytes,
                 "updated parameters gathered once per step (stages 1 and 2)",
-                params=f.params,
+                params=f.trained,
                 grad_bytes_per_param=f.element,
                 dp_degree=plan.dp_degree,
                 passes=where((plan.zero_stage >= 1) & (plan.zero_stage < 3), 1.0, 0.0),
@@ -246,7 +246,7 @@ def _afterwards(f: Facts) -> Segment:
         returned = apply(
             laws.host_link_bytes,
             "updated parameters copied to the GPU",
-            params=f.params,
+            params=f.trained,
             bytes_per_param=f.element,
             dp_degree=plan.dp_degree,
             share=f.optimizer_share_off_gpu * f.params_on(f.gpu),

@@ -20,6 +20,16 @@ class Facts(shared.Facts):
         return groups(self.workload.model, self.plan.dp_degree)
 
     @cached_property
+    def trained_groups(self) -> Groups:
+        """What is reduced together."""
+        return groups(self.workload.model, self.plan.dp_degree, trained=True)
+
+    @cached_property
+    def frozen(self) -> float:
+        """Padded elements of what is frozen."""
+        return self.groups.all - self.trained_groups.all
+
+    @cached_property
     def offloaded(self) -> float:
         """1 where the state lives on the host, whole."""
         on_host = self.plan.placement.params.get(self.host, 0.0) if self.host else 0.0

@@ -35,17 +35,23 @@ class Groups:
         return self.root + self.layers
 
 
-def groups(model: Model, dp_degree: float) -> Groups:
-    """The groups that one `fully_shard` a layer and one of the root make."""
-    outside = [operator for operator in model.operators if not operator.block]
+def groups(model: Model, dp_degree: float, trained: bool = False) -> Groups:
+    """The groups that one `fully_shard` a layer and one of the root make, or what of them is trained.
+
+    Frozen tensors are sharded and gathered with the others of their group, and never reduced.
+    """
+    operators = [operator for operator in model.operators if operator.trainable or not trained]
+    outside = [operator for operator in operators if not operator.block]
     first_block = next(place for place, operator in enumerate(model.operators) if operator.block)
-    head = [operator for operator in model.operators[first_block:] if not operator.block]
+    head = [operator for operator in model.operators[first_block:] if operator in outside]
     layers = [layer for section in model.sections if section.block for layer in section.layers]
     return Groups(
         root=_counted(outside, dp_degree),
         root_head=_counted(head, dp_degree),
-        layer=maximum(*(total(_padded(operator, dp_degree) for operator in layer) for layer in layers)),
-        layers=_counted([operator for operator in model.operators if operator.block], dp_degree),
+        layer=maximum(
+            0.0, *(total(_padded(o, dp_degree) for o in layer if o in operators) for layer in layers)
+        ),
+        layers=_counted([operator for operator in operators if operator.block], dp_degree),
         largest_tensor=float(max(elements for elements, _, _ in model.tensors)),
     )
 

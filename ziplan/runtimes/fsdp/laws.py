@@ -66,12 +66,12 @@ def reduce_scattered_bytes(
 def offload_copy_bytes(
     padded_params: Params,
     param_loads: Count,
-    fp32_bytes_per_param: BytesPerParam,
+    state_bytes_per_param: BytesPerParam,
     dp_degree: Count,
     share: Ratio,
 ) -> Bytes:
-    """Bytes of one rank's shard that cross its host link, in fp32 both ways."""
-    return share * param_loads * fp32_bytes_per_param * padded_params / dp_degree
+    """Bytes of one rank's shard that cross its host link, as they are held there: in fp32 what is trained."""
+    return share * param_loads * state_bytes_per_param * padded_params / dp_degree
 
 
 @law("torch 2.13 optim/adam.py:_fused_adam")

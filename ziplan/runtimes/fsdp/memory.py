@@ -34,10 +34,14 @@ def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: P
 
 
 def _states(book: Ledger, f: Facts, tier: str, share: float, ranks: float) -> None:
-    """The shards, padding included: 4 bytes each of parameter and gradient, 8 of moments."""
+    """The shards, padding included, of what is trained: 4 bytes each of parameter and gradient, 8 of moments.
+
+    What is frozen has no more than its shard, in the precision that computes.
+    """
     on_host = tier == f.host
     kinds = (
         ("parameters", FP32_BYTES, RUNNING, share, on_host),
+        ("frozen parameters", f.element, RUNNING, share, on_host),
         ("gradients", FP32_BYTES, ("backward", "step"), share, on_host),
         (
             "gradients of earlier micro-steps",
@@ -49,10 +53,13 @@ def _states(book: Ledger, f: Facts, tier: str, share: float, ranks: float) -> No
         ("optimizer state", MOMENT_BYTES, RUNNING, share, False),
     )
     for name, bytes_per_param, phases, part, pinned in kinds:
+        frozen = name == "frozen parameters"
+        if frozen and f.workload.model.trainable_params == f.workload.model.params:
+            continue
         amount = f.derivation.apply(
             sharded_bytes,
             f"{name} on {tier}",
-            params=f.groups.all,
+            params=f.frozen if frozen else f.trained_groups.all,
             state_bytes_per_param=bytes_per_param,
             dp_degree=f.plan.dp_degree,
             share=part,
@@ -89,8 +96,8 @@ def _gathered(book: Ledger, f: Facts) -> None:
 
 
 def _unreduced(book: Ledger, f: Facts) -> None:
-    groups = f.groups
-    gone = groups.root + 2 * groups.layer  # all that the other two lines count is resharded by then
+    groups = f.trained_groups
+    gone = f.groups.root + 2 * f.groups.layer  # all that the other two lines count is resharded by then
     low, high = (
         f.derivation.apply(
             laws.unreduced_grad_bytes,

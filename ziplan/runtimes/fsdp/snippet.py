@@ -17,7 +17,8 @@ TEMPLATE = '''"""Shard a model with PyTorch FSDP2 as planned. Made for torch 2.1
 
 `model` has its parameters in fp32: whole on every rank, or whole on rank 0 (given as `weights`, its
 state dict) and on the meta device everywhere, with buffers in memory (`accelerate.init_empty_weights`
-makes it so). Divide the loss by ACCUMULATION_STEPS; gradients are reduced in every micro-step.
+makes it so). What is not trained is frozen, and adapters are made, before `setup`.
+Divide the loss by ACCUMULATION_STEPS; gradients are reduced in every micro-step.
 """
 
 import torch
@@ -48,6 +49,9 @@ def setup(model, weights=None):
         chosen = {id(layer) for layer in repeated}
         apply_activation_checkpointing(model, check_fn=lambda module: id(module) in chosen)
         repeated = [module for module in model.modules() if id(getattr(module, CHECKPOINTED, None)) in chosen]
+    for parameter in model.parameters():
+        if DTYPE and not parameter.requires_grad:
+            parameter.data = parameter.data.to(DTYPE)  # what is frozen needs no more
     sharding = {
         "mp_policy": MixedPrecisionPolicy(param_dtype=DTYPE, reduce_dtype=DTYPE),
         "offload_policy": CPUOffloadPolicy(pin_memory=True) if OFFLOAD else OffloadPolicy(),
@@ -57,7 +61,7 @@ def setup(model, weights=None):
     fully_shard(model, **sharding)  # the root stays gathered from forward to backward
     load(model, weights)
     return torch.optim.AdamW(
-        model.parameters(),
+        [parameter for parameter in model.parameters() if parameter.requires_grad],
         lr=@lr@,
         betas=(@beta1@, @beta2@),
         eps=@eps@,

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from ziplan.hardware.cluster import Cluster
-from ziplan.laws.law import Derivation
+from ziplan.laws.law import Derivation, maximum
 from ziplan.plan import Plan
 from ziplan.runtimes.fsdp import laws
 from ziplan.runtimes.fsdp.facts import Facts
+from ziplan.runtimes.fsdp.groups import Groups
 from ziplan.runtimes.runtime import Demand, Segment
 from ziplan.runtimes.shared.compute import micro_step_flops
 from ziplan.runtimes.shared.facts import FP32_BYTES
@@ -69,13 +69,20 @@ class _Moves:
         )
         return Demand("gradient reduce", "gather", amount)
 
-    def copy_in(self, label: str, params: float, loads: float = 1.0) -> list[Demand]:
-        return self._copy("parameter copy", "read", label, params, loads)
+    def copy_in(self, label: str, params: float, trained: float, loads: float = 1.0) -> list[Demand]:
+        """In fp32 what is trained, in the precision that computes what is frozen."""
+        copies = self._copy("parameter copy", "read", label, trained, FP32_BYTES, loads)
+        if self.facts.workload.model.trainable_params < self.facts.workload.model.params:
+            frozen = f"{label}, frozen", params - trained, self.facts.element
+            copies += self._copy("parameter copy", "read", *frozen, loads)
+        return copies
 
     def copy_out(self, label: str, params: float, share: float) -> list[Demand]:
-        return self._copy("gradient copy", "write", label, params, share)
+        return self._copy("gradient copy", "write", label, params, FP32_BYTES, share)
 
-    def _copy(self, term: str, direction: str, label: str, params: float, loads: float) -> list[Demand]:
+    def _copy(
+        self, term: str, direction: str, label: str, params: float, bytes_per_param: float, loads: float
+    ) -> list[Demand]:
         f = self.facts
         if not f.host:
             return []
@@ -84,49 +91,41 @@ class _Moves:
             label,
             padded_params=params,
             param_loads=loads,
-            fp32_bytes_per_param=FP32_BYTES,
+            state_bytes_per_param=bytes_per_param,
             dp_degree=f.plan.dp_degree,
             share=f.offloaded,
         )
         return [Demand(term, f"{f.host}.{direction}", amount)]
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """Padded elements by when they move."""
-
-    facts: Facts
-
-    @cached_property
-    def first(self) -> float:
-        """Gathered before anything computes: the root's group and a layer."""
-        return self.facts.groups.root + self.facts.groups.layers / self.facts.workload.model.layer_count
-
-    @cached_property
-    def forward(self) -> float:
-        """Gathered beside forward: the other layers."""
-        return self.facts.groups.all - self.first
+def _first(groups: Groups, layer_count: float) -> float:
+    """Padded elements gathered before anything computes: the root's group and a layer."""
+    return groups.root + groups.layers / layer_count
 
 
 def _micro_step(f: Facts) -> Segment:
-    moves, parts = _Moves(f), _Parts(f)
-    root, layers = f.groups.root, f.groups.layers
-    before = [*moves.copy_in("first groups copied to the GPU", parts.first)]
-    before.append(moves.gather("first groups gathered", parts.first))
+    moves, whole, trained = _Moves(f), f.groups, f.trained_groups
+    first, first_trained = (_first(each, float(f.workload.model.layer_count)) for each in (whole, trained))
+    before = [*moves.copy_in("first groups copied to the GPU", first, first_trained)]
+    before.append(moves.gather("first groups gathered", first))
     alone = 1 - f.accumulating
     after = [
-        moves.reduce("gradients of the root's group", root),
-        *moves.copy_out("gradients of the root's group to the host", root, alone),
+        moves.reduce("gradients of the root's group", trained.root),
+        *moves.copy_out("gradients of the root's group to the host", trained.root, alone),
     ]
-    copies = moves.copy_in("layers copied to the GPU in forward", parts.forward)
-    again = moves.copy_in("layers copied to the GPU again in backward", layers)
-    gathered = moves.gather("layers gathered in forward", parts.forward)
-    gathered_again = moves.gather("layers gathered again in backward", layers)
-    reduced = moves.reduce("gradients of the layers", layers)
-    down = moves.copy_out("gradients of the layers to the host", layers, alone)
+    others, others_trained = whole.all - first, trained.all - first_trained
+    # A layer that backward does not reach is not gathered again, but the last one is: ahead, for the root.
+    reached = maximum(f.by_reach(lambda swept: swept.layers), 1 / f.workload.model.layer_count)
+    again = reached * whole.layers, reached * trained.layers
+    copies = moves.copy_in("layers copied to the GPU in forward", others, others_trained)
+    copies_again = moves.copy_in("layers copied to the GPU again in backward", *again)
+    gathered = moves.gather("layers gathered in forward", others)
+    gathered_again = moves.gather("layers gathered again in backward", again[0])
+    reduced = moves.reduce("gradients of the layers", trained.layers)
+    down = moves.copy_out("gradients of the layers to the host", trained.layers, alone)
     chains = (
         [Demand("compute", "gpu", micro_step_flops(f))],
-        [*copies, *again, gathered_again],
+        [*copies, *copies_again, gathered_again],
         [gathered, gathered_again, reduced],
         [reduced, *down],
     )
@@ -145,7 +144,7 @@ def _added(f: Facts, moves: _Moves) -> list[Demand]:
     added = f.derivation.apply(
         laws.accumulated_params,
         "gradients added on the host",
-        padded_params=f.groups.all,
+        padded_params=f.trained_groups.all,
         dp_degree=f.plan.dp_degree,
         accumulation_steps=f.plan.accumulation_steps,
         added_bytes_per_param=ADDED_BYTES,
@@ -153,7 +152,7 @@ def _added(f: Facts, moves: _Moves) -> list[Demand]:
         share=f.offloaded,
         ranks_per_instance=f.ranks,
     )
-    copied = moves.copy_out("gradients copied before they are added", f.groups.all, f.accumulating)
+    copied = moves.copy_out("gradients copied before they are added", f.trained_groups.all, f.accumulating)
     return [*copied, Demand("gradient accumulation", "cpu_optimizer", added)]
 
 
@@ -161,12 +160,12 @@ def _optimizer_step(f: Facts) -> Segment:
     on_gpu = f.derivation.apply(
         laws.adam_pass_bytes,
         "AdamW on the GPU",
-        padded_params=f.groups.all,
+        padded_params=f.trained_groups.all,
         optimizer_bytes_per_param=ADAM_BYTES,
         dp_degree=f.plan.dp_degree,
         share=1 - f.offloaded,
     )
-    updated = f.offloaded * f.groups.all / f.plan.dp_degree * f.ranks
+    updated = f.offloaded * f.trained_groups.all / f.plan.dp_degree * f.ranks
     demands = (
         Demand("GPU optimizer", f"{f.gpu}.read", on_gpu),
         Demand("CPU optimizer", "cpu_optimizer", updated),

@@ -35,7 +35,7 @@ LOGIT_BYTES = 10.0
 
 
 def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
-    """States at 16 bytes per parameter, the layers in flight, activations and logits."""
+    """States at 16 bytes per parameter (2 where frozen), the layers in flight, activations and logits."""
     book, model = Ledger(derivation), workload.model
     kinds = (
         ("parameters", "params", PARAM_BYTES),
@@ -45,10 +45,11 @@ def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: P
     for name, tier in cluster.node.tiers.items():
         ranks = 1.0 if tier.scope == "gpu" else minimum(float(cluster.node.gpus_per_node), plan.dp_degree)
         for title, field, bytes_per_param in kinds:
+            params = model.params if field == "params" else model.trainable_params
             amount = derivation.apply(
                 sharded_bytes,
                 f"{title} on {name}",
-                params=float(model.params),
+                params=float(params),
                 state_bytes_per_param=bytes_per_param,
                 dp_degree=plan.dp_degree,
                 share=getattr(plan.placement, field).get(name, 0.0),
@@ -72,13 +73,15 @@ def _working_set(
     book.add("layers in flight", hbm, ("forward", "backward"), layers, knob="prefetch_depth, tile_count")
     tokens = _tokens(derivation, workload, plan)
     checkpoint = PARAM_BYTES * model.d_model
-    whole = acts.none_low + acts.attention_scores_low * workload.training.sequence_length
+    whole = acts.none_low - acts.frozen_inputs + acts.attention_scores_low * workload.training.sequence_length
     full, selective = _mode(plan, Checkpointing.FULL), _mode(plan, Checkpointing.SELECTIVE)
     parts = (
         (
             "activations",
             float(model.layer_count),
-            full * checkpoint + selective * acts.selective_low + (1 - full - selective) * whole,
+            full * checkpoint
+            + selective * (acts.selective_low - acts.selective_frozen_inputs)
+            + (1 - full - selective) * whole,
             ("forward", "backward"),
         ),
         ("recomputed layer", 1.0, full * whole, ("backward",)),
@@ -127,13 +130,14 @@ def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: 
         params=float(workload.model.params),
         streamed_bytes_per_param=streamed,
     )
+    trained = float(workload.model.trainable_params / workload.model.params)
     gathered = derivation.apply(
         allgather_bytes, "received from other ranks", gathered_bytes=climbed, dp_degree=plan.dp_degree
     )
     chains = [
         (Demand("compute", "gpu", micro_step_flops(Facts(derivation, cluster, workload, plan))),),
         (Demand("gather", "gather", gathered),),
-        *(chain for name in _outer(cluster) for chain in _streams(plan, name, climbed)),
+        *(chain for name in _outer(cluster) for chain in _streams(plan, name, climbed, trained)),
     ]
     return (Segment("micro-step", plan.accumulation_steps, tuple(chains)), _pass(cluster, workload, plan))
 
@@ -142,10 +146,10 @@ def _outer(cluster: Cluster) -> list[str]:
     return [name for name, tier in cluster.node.tiers.items() if tier.scope == "node"]
 
 
-def _streams(plan: Plan, tier: str, climbed: float) -> list[tuple[Demand, ...]]:
-    """Each direction of a tier's link is a chain of its own."""
+def _streams(plan: Plan, tier: str, climbed: float, trained: float) -> list[tuple[Demand, ...]]:
+    """Each direction of a tier's link is a chain of its own; `trained` is the share that has gradients."""
     params, grads = plan.placement.params.get(tier, 0.0), plan.placement.grads.get(tier, 0.0)
-    down = climbed / PARAM_LOADS * (GRAD_BYTES / PARAM_BYTES)
+    down = trained * climbed / PARAM_LOADS * (GRAD_BYTES / PARAM_BYTES)
     return [
         (Demand("parameter stream", f"{tier}.read", params * climbed / plan.dp_degree),),
         (Demand("gradient stream", f"{tier}.write", grads * down / plan.dp_degree),),
@@ -153,8 +157,8 @@ def _streams(plan: Plan, tier: str, climbed: float) -> list[tuple[Demand, ...]]:
 
 
 def _pass(cluster: Cluster, workload: Workload, plan: Plan) -> Segment:
-    """Adam reads and writes 12 bytes per parameter where the state lives, and updates beside it."""
-    params = float(workload.model.params)
+    """Adam reads and writes 12 bytes per trained parameter where the state lives, and updates beside it."""
+    params = float(workload.model.trainable_params)
     ranks = minimum(float(cluster.node.gpus_per_node), plan.dp_degree)
     demands = [
         Demand(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +10,7 @@ from ziplan.hardware.cluster import Cluster
 from ziplan.laws.counts import tokens_per_rank
 from ziplan.laws.law import Derivation, minimum, where
 from ziplan.plan import Checkpointing, Plan
+from ziplan.workload.gradients import Backward, backward
 from ziplan.workload.training import Workload
 
 ELEMENT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0}
@@ -54,6 +56,21 @@ class Facts:
     def params(self) -> float:
         """All parameters of the model."""
         return float(self.workload.model.params)
+
+    @cached_property
+    def trained(self) -> float:
+        """Parameters that training changes: those that have gradients and optimizer state."""
+        return float(self.workload.model.trainable_params)
+
+    @cached_property
+    def embedding_gradients(self) -> float:
+        """1 where even a frozen embedding's output has a gradient."""
+        return 0.0
+
+    def by_reach(self, measure: Callable[[Backward], float]) -> float:
+        """`measure` of what one backward computes."""
+        model, asked = self.workload.model, self.embedding_gradients
+        return asked * measure(backward(model, True)) + (1 - asked) * measure(backward(model))
 
     @cached_property
     def ranks(self) -> float:

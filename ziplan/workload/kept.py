@@ -1,0 +1,65 @@
+"""What a layer keeps for backward when parts of the model are frozen or have adapters beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ziplan.units import Precision
+from ziplan.workload.families import activation_bytes
+from ziplan.workload.families.family import ELEMENT_BYTES, Attention
+from ziplan.workload.gradients import LORA_A, LORA_B, tensor_read
+from ziplan.workload.model import ActivationBytes, Layer, Model, Operator
+
+ATTENTION_OUTPUTS = ("o_proj", "out_proj", "dense", "c_proj", "o")
+"""What the linear after attention is called."""
+
+
+def kept_bytes(model: Model, attention: Attention, precision: Precision) -> ActivationBytes:
+    """What one layer of `model` keeps for backward, per token.
+
+    An adapter keeps the output of its first linear and, with dropout on its input, the dropped
+    input and a mask of one byte (high). The input of a frozen linear serves no weight gradient:
+    what no other module keeps of it is `frozen_inputs`.
+    """
+    whole, element = activation_bytes(model, attention, precision), ELEMENT_BYTES[precision]
+    if model.trainable_params == model.params:
+        return whole
+    middle = _mean(model, lambda layer: sum(o.in_features for o in layer if o.name.endswith(LORA_B)))
+    dropped = _mean(model, lambda layer: sum(o.in_features for o in layer if o.name.endswith(LORA_A)))
+    low, high = element * middle, element * middle + (element + 1) * dropped
+    flash = attention == "flash"
+    return ActivationBytes(
+        none_low=whole.none_low + low,
+        none_high=whole.none_high + high,
+        selective_low=whole.selective_low + low,
+        selective_high=whole.selective_high + high,
+        attention_scores_low=whole.attention_scores_low,
+        attention_scores_high=whole.attention_scores_high,
+        # A flash kernel keeps its output for its own backward.
+        frozen_inputs=element * _mean(model, lambda layer: _unread(layer, without_attention=flash)),
+        selective_frozen_inputs=element * _mean(model, _unread),
+    )
+
+
+def _mean(model: Model, width: Callable[[Layer], float]) -> float:
+    """The mean over layers of a width that each has."""
+    blocks = [section for section in model.sections if section.block]
+    total = sum(section.repeat * width(layer) for section in blocks for layer in section.layers)
+    return total / sum(section.repeat * len(section.layers) for section in blocks)
+
+
+def _unread(layer: Layer, without_attention: bool = False) -> float:
+    """Width of the tensors that only frozen linears read, each once."""
+    linears = [operator for operator in layer if operator.kind == "linear"]
+    trained = {tensor_read(o.name) for o in layer if o.trainable}
+    widths = {
+        tensor_read(o.name): o.in_features * o.active_share
+        for o in linears
+        if not (without_attention and _after_attention(o))
+    }
+    return sum(width for name, width in widths.items() if name not in trained)
+
+
+def _after_attention(operator: Operator) -> bool:
+    prefix, _, last = operator.name.rpartition(".")
+    return "att" in prefix.lower() and last in ATTENTION_OUTPUTS
