@@ -193,6 +193,21 @@ def test_whether_it_fits_needs_no_rates(tmp_path):
     assert "run-0" in fidelity_page(answer)
 
 
+def test_training_settings_reach_the_prediction(tmp_path):
+    adapters = {"training.trainable": {"lora_rank": 8, "targets": ["q_proj", "v_proj"]}}
+    loading = {"training.loading": {"dtype": "fp32", "copies": "every_rank"}, "plan.zero_stage": 2}
+    peaks = {"measured": {"peak_bytes": {"hbm": 1e9, "dram": 1e9}}}
+    below = {"plan.zero_stage": 2}
+    full, lora, stated, open_ = (
+        {peak.tier: (peak.low, peak.high) for peak in each.peaks}
+        for each in validation(
+            [write(tmp_path, peaks, peaks | adapters, peaks | loading, peaks | below)]
+        ).runs
+    )
+    assert lora["hbm"][1] < full["hbm"][0]
+    assert stated["dram"][0] > open_["dram"][0]
+
+
 def test_measured_peaks_stand_beside_the_interval(tmp_path):
     peaks = [
         {"peak_bytes": {"hbm": 28e9}},

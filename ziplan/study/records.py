@@ -21,6 +21,8 @@ from ziplan.errors import BadInput, Problem
 from ziplan.files import Document, read, validate
 from ziplan.files.validation import WRONG_VALUE
 from ziplan.units import Precision
+from ziplan.workload.loading import Loading
+from ziplan.workload.training import MOST_WORKERS, Optimizer, Trainable
 
 SCHEMA = "ziplan.measurement/1"
 SHIPPED = Path(__file__).parent / "measurements"
@@ -67,11 +69,20 @@ class ClusterEntry(Entry):
 
 
 class TrainingEntry(Entry):
-    """The training settings that a prediction depends on."""
+    """The training settings that a prediction depends on, those of a model.yaml.
+
+    Where a published run says nothing else, PyTorch rounded its pinned blocks up, as by default.
+    """
 
     sequence_length: int = Field(ge=1)
     precision: Precision
     attention: Literal["flash", "eager"]
+    optimizer: Optimizer = Field(default_factory=Optimizer)
+    trainable: Trainable = "all"
+    loading: Loading = Field(default_factory=Loading)
+    data_workers: int | None = Field(default=None, ge=0, le=MOST_WORKERS)
+    saving: Literal["sharded", "gathered"] = "sharded"
+    pinned_rounding: bool = True
 
 
 class RuntimeEntry(Entry):

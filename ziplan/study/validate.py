@@ -26,8 +26,9 @@ from ziplan.study.records import (
     load_runs,
     shipped_files,
 )
+from ziplan.workload.adapted import adapted
 from ziplan.workload.config import model_of
-from ziplan.workload.families import activation_bytes
+from ziplan.workload.kept import kept_bytes
 from ziplan.workload.load import load_model
 from ziplan.workload.model import Model
 from ziplan.workload.training import Training, Workload
@@ -115,17 +116,22 @@ def shortage(answer: Estimate, verdict: str) -> Place | None:
         }
         worst = max(lack, key=lambda name: lack[name])
         if lack[worst] > 0:
-            return Place(answer.cluster.node.tiers[worst].medium, phase)
+            return Place(_medium(answer, worst), phase)
     return None
+
+
+def _medium(answer: Estimate, name: str) -> str:
+    """The medium of a tier; what a process may lock, which is no tier of the machine, is host memory."""
+    tier = answer.cluster.node.tiers.get(name)
+    return tier.medium if tier else "dram"
 
 
 def _peaks(measured: MeasuredEntry, answer: Estimate) -> list[Peak]:
     peaks = []
-    for name, tier in answer.memory.items():
-        medium = answer.cluster.node.tiers[name].medium
-        if medium in measured.peak_bytes:
-            low, high = _most(tier, measured.phase or PHASES)
-            peaks.append(Peak(medium, measured.peak_bytes[medium], low, high))
+    for name, tier in answer.cluster.node.tiers.items():
+        if tier.medium in measured.peak_bytes:
+            low, high = _most(answer.memory[name], measured.phase or PHASES)
+            peaks.append(Peak(tier.medium, measured.peak_bytes[tier.medium], low, high))
     return peaks
 
 
@@ -220,16 +226,16 @@ def _workload(record: Record) -> Workload:
         raise BadInput(record.problem(message, "training", "sequence_length"))
     plan = record.entry.plan
     training = Training(
-        sequence_length=entry.sequence_length,
+        **dict(entry),
         micro_batch_size=plan.micro_batch_size,
         accumulation_steps=plan.accumulation_steps,
-        precision=entry.precision,
         activation_checkpointing=plan.activation_checkpointing,
-        attention=entry.attention,
     )
-    return Workload(
-        model, training, entry.precision, activation_bytes(model, entry.attention, entry.precision)
-    )
+    try:
+        model = adapted(model, training.trainable)
+    except ValueError as error:
+        raise BadInput(record.problem(f"trainable: {error}", "training", "trainable")) from None
+    return Workload(model, training, entry.precision, kept_bytes(model, entry.attention, entry.precision))
 
 
 def _model(record: Record) -> Model:
