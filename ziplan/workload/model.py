@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 OperatorKind = Literal["linear", "embedding", "norm", "experts", "parameter"]
@@ -42,7 +43,7 @@ class Operator:
     active_share: float = 1.0
     trainable: bool = True
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[int, ...]:
         """Elements of each parameter tensor that one copy owns."""
         if self.kind == "norm":
@@ -53,7 +54,7 @@ class Operator:
             own += [self.experts * outputs] if self.bias else []
         return tuple(own)
 
-    @property
+    @cached_property
     def params(self) -> int:
         """Parameters that one copy owns."""
         return sum(self.tensors)
@@ -167,78 +168,78 @@ class Model:
         """Whether there is an operator called `name`."""
         return any(operator.name == name for operator in self.operators)
 
-    @property
+    @cached_property
     def sections(self) -> tuple[Section, ...]:
         """Forward as a list of sections; an operator's `count` is over all of them."""
         return self.structure or tuple(_alike(self))
 
-    @property
+    @cached_property
     def params(self) -> int:
         """All parameters, each counted once."""
         return sum(operator.params * operator.count for operator in self.operators)
 
-    @property
+    @cached_property
     def trainable_params(self) -> int:
         """Parameters that training changes."""
         return sum(operator.params * operator.count for operator in self.operators if operator.trainable)
 
-    @property
+    @cached_property
     def active_params(self) -> int:
         """Parameters that take part in one token: all but the experts it is not sent to."""
         return sum(operator.active_params * operator.count for operator in self.operators)
 
-    @property
+    @cached_property
     def block_params(self) -> int:
         """Parameters of all layers."""
         return sum(operator.params * operator.count for operator in self.operators if operator.block)
 
-    @property
+    @cached_property
     def active_block_params(self) -> int:
         """Parameters of all layers that take part in one token."""
         return sum(operator.active_params * operator.count for operator in self.operators if operator.block)
 
-    @property
+    @cached_property
     def layer_params(self) -> int:
         """Parameters of one layer (the mean, where layers differ)."""
         return self.block_params // self.layer_count
 
-    @property
+    @cached_property
     def largest_layer_params(self) -> int:
         """Parameters of the largest layer."""
         layers = (layer for section in self.sections if section.block for layer in section.layers)
         return max(sum(operator.params for operator in layer) for layer in layers)
 
-    @property
+    @cached_property
     def matmul_params(self) -> int:
         """Parameters that multiply every token: all linears, the tied head and chosen experts included."""
         return sum(operator.matmul_params * operator.count for operator in self.operators)
 
-    @property
+    @cached_property
     def block_matmul_params(self) -> int:
         """Those of them in layers."""
         return sum(operator.matmul_params * operator.count for operator in self.operators if operator.block)
 
-    @property
+    @cached_property
     def attentions(self) -> int:
         """Attentions in the model: one for each layer, two where a decoder's layer has two."""
         return self.attention_count or self.layer_count
 
-    @property
+    @cached_property
     def attention_width(self) -> float:
         """Width of all heads: of queries and keys, and of values, on average."""
         return self.attention_heads * (self.head_dim + (self.value_head_dim or self.head_dim)) / 2
 
-    @property
+    @cached_property
     def widest(self) -> Operator:
         """The operator with the largest matrix."""
         return max(self.operators, key=lambda operator: operator.largest_weight)
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[tuple[int, int, bool], ...]:
         """(elements, how many such tensors, in a layer) for every distinct tensor size."""
         return _sizes(self.operators)
 
-    @property
+    @cached_property
     def trainable_tensors(self) -> tuple[tuple[int, int, bool], ...]:
         """The same of the tensors that training changes."""
         return _sizes(operator for operator in self.operators if operator.trainable)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 
 from ziplan.laws.law import where
@@ -15,21 +14,23 @@ MASTER_BYTES = {"fp32": 0.0, "fp16": 4.0, "bf16": 4.0}
 """The fp32 master weight, where training does not compute in fp32 anyway."""
 
 
-@dataclass(frozen=True)
 class Facts(shared.Facts):
     """A plan on a machine, in DeepSpeed's terms; its devices "cpu" and "nvme" are the DRAM and NVMe tiers."""
 
-    knobs: Knobs = field(init=False)
-    shards: Shards = field(init=False)
-    """What a rank owns of all tensors."""
-    trained_shards: Shards = field(init=False)
-    """What it owns of those that training changes."""
+    @cached_property
+    def knobs(self) -> Knobs:
+        """What the config says."""
+        return knobs(self.workload.model, self.plan, self.nvme)
 
-    def __post_init__(self) -> None:
-        model = self.workload.model
-        object.__setattr__(self, "knobs", knobs(model, self.plan, self.nvme))
-        for name, tensors in (("shards", model.tensors), ("trained_shards", model.trainable_tensors)):
-            object.__setattr__(self, name, shards(tensors, self.plan.dp_degree, self.element))
+    @cached_property
+    def shards(self) -> Shards:
+        """What a rank owns of all tensors."""
+        return shards(self.workload.model.tensors, self.plan.dp_degree, self.element)
+
+    @cached_property
+    def trained_shards(self) -> Shards:
+        """What it owns of those that training changes."""
+        return shards(self.workload.model.trainable_tensors, self.plan.dp_degree, self.element)
 
     @cached_property
     def master(self) -> float:

@@ -17,7 +17,6 @@ from math import ceil
 from typing import NamedTuple
 
 from ziplan.plan import Checkpointing
-from ziplan.workload.gradients import Reach, reaches
 from ziplan.workload.model import Model, Operator, Section
 
 PLAYED_LAYERS = 6
@@ -88,15 +87,11 @@ Tensor = tuple[str, int, int]
 
 
 class Visit(NamedTuple):
-    """A module reached by forward or backward: its operator, which copy, whether it is left again at once.
-
-    With it go the frozen tensors of `freed`, modules that were recomputed while backward was in it.
-    """
+    """A module reached by forward or backward: its operator, which copy, whether it is left again at once."""
 
     operator: Operator
     copy: int
     left: bool = True
-    freed: tuple[Visit, ...] = ()
 
 
 def _visits(
@@ -112,26 +107,15 @@ def _visits(
         ]
     forward = [visit for _, modules in stretches for visit in modules]
     backward: list[Visit] = []
-    full = checkpointing == Checkpointing.FULL
-    # transformers gives the embedding's output a gradient where it recomputes layers.
-    flows = reaches([tuple(visit.operator for visit in modules) for _, modules in stretches], full)
-    for (block, modules), flow in zip(reversed(stretches), reversed(flows), strict=True):
-        backward += _backward(modules, flow, block and full, reentrant)
+    for block, modules in reversed(stretches):
+        if not block or checkpointing != Checkpointing.FULL:
+            backward += modules[::-1]
+        elif reentrant:
+            backward += modules + modules[::-1]
+        else:
+            # Backward reaches the last module first and stays in it while the layer is recomputed.
+            backward += [modules[-1]._replace(left=False), *modules, *modules[-2::-1]]
     return forward + backward
-
-
-def _backward(modules: list[Visit], flow: Sequence[Reach], recomputed: bool, reentrant: bool) -> list[Visit]:
-    """Backward through one layer: only modules whose output has a gradient are reached."""
-    reached = [visit for visit, reach in zip(modules, flow, strict=True) if reach.output]
-    if not reached or not recomputed:
-        return reached[::-1]
-    if reentrant:
-        return modules + reached[::-1]
-    # Backward reaches the last module first and stays in it while the layer is recomputed; what is
-    # frozen and was gathered for that is let go with it (`release_sub_module`: ds_recompute_parameters).
-    frozen = tuple(visit for visit in modules if not visit.operator.trainable)
-    last = modules[-1]
-    return [last._replace(left=False), *modules[:-1], last._replace(freed=frozen), *reached[-2::-1]]
 
 
 def _next(operator: Operator, copies: Counter[str]) -> Visit:
@@ -153,9 +137,9 @@ class _Coordinator:
 
     def __init__(self, order: Sequence[Visit], policy: Policy) -> None:
         self.policy = policy
+        self._known: dict[tuple[str, int], dict[Tensor, int]] = {}
         self.modules = [self._tensors(visit) for visit in order]
         self.left = [visit.left for visit in order]
-        self.freed = [visit.freed for visit in order]
         self.sizes = {name: size for module in self.modules for name, size in module.items()}
         self.totals = [sum(module.values()) for module in self.modules]
         self.persistent = {n for n, size in self.sizes.items() if size <= policy.persistence_threshold}
@@ -170,10 +154,14 @@ class _Coordinator:
         self.largest_fetch = 0.0
 
     def _tensors(self, visit: Visit) -> dict[Tensor, int]:
+        """Tensors that a module computes with; every visit to it finds the same."""
         operator, copy = visit.operator, visit.copy
-        tensors = {(operator.name, copy, i): size for i, size in enumerate(operator.tensors)}
-        if operator.shared_with:
-            tensors[(operator.shared_with, 0, 0)] = operator.in_features * operator.out_features
+        tensors = self._known.get((operator.name, copy))
+        if tensors is None:
+            tensors = {(operator.name, copy, i): size for i, size in enumerate(operator.tensors)}
+            if operator.shared_with:
+                tensors[(operator.shared_with, 0, 0)] = operator.in_features * operator.out_features
+            self._known[(operator.name, copy)] = tensors
         return tensors
 
     def visit(self, step: int) -> None:
@@ -183,12 +171,13 @@ class _Coordinator:
         self._take_from_trace([name for name in module if self.fetched_for.get(name, -1) < step])
         self._read_ahead()
         if self.left[step]:
-            freed = {name for visit in self.freed[step] for name in self._tensors(visit)}
-            self._release(self._releasable(step) | (freed & self.live))
+            self._release(self._releasable(step))
 
     def _gather(self, names: Sequence[Tensor]) -> None:
         fetched = [name for name in names if name not in self.persistent]
-        elements = sum(self.sizes[name] for name in fetched)
+        if not fetched:
+            return
+        elements = sum([self.sizes[name] for name in fetched])
         self.live.update(fetched)
         self.live_elements += elements
         self.elements += elements
@@ -201,12 +190,11 @@ class _Coordinator:
 
     def _release(self, names: set[Tensor]) -> None:
         self.live -= names
-        self.live_elements -= sum(self.sizes[name] for name in names)
+        self.live_elements -= sum([self.sizes[name] for name in names])
 
     def _take_from_trace(self, names: Sequence[Tensor]) -> None:
-        wanted: set[Tensor] = set(names)
         taken: set[Tensor] = set()
-        while self.ahead and len(taken) < len(wanted):
+        while self.ahead and len(taken) < len(names):
             name, step = self.ahead.popleft()
             self.fetched_for[name] = step
             taken.add(name)

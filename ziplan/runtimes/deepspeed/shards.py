@@ -6,7 +6,7 @@ the swap threshold stays in memory: in 16 bit in DRAM, as a gradient in fp32 on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -47,8 +47,16 @@ def swaps_gradients(shard: float) -> float:
     return where(GRADIENT_BYTES * shard >= SWAP_THRESHOLD_BYTES, 1.0, 0.0)
 
 
-def shards(tensors: Iterable[tuple[int, int, bool]], dp_degree: float, param_bytes: float) -> Shards:
-    """One rank's shards of so many (elements, count, in a layer) tensors (`dp_degree` may be an array)."""
+Sizes = tuple[tuple[int, int, bool], ...]
+"""Sizes of tensors: (elements, how many such tensors, in a layer)."""
+
+
+def shards(tensors: Sizes, dp_degree: float, param_bytes: float) -> Shards:
+    """One rank's shards of tensors of these sizes (`dp_degree` may be an array)."""
+    return (_shards if np.ndim(dp_degree) else _shards_once)(tensors, dp_degree, param_bytes)
+
+
+def _shards(tensors: Sizes, dp_degree: float, param_bytes: float) -> Shards:
     owned, params, gradients, kept = [], [], [], []
     largest = 0.0
     for elements, count, _ in tensors:
@@ -62,6 +70,9 @@ def shards(tensors: Iterable[tuple[int, int, bool]], dp_degree: float, param_byt
         kept.append(count * shard * held)
         largest = maximum(largest, shard)
     return Shards(total(owned), total(params), total(gradients), total(kept), largest)
+
+
+_shards_once = lru_cache(maxsize=64)(_shards)
 
 
 def swapped_in(model: Model, played: Fetches, dp_degree: float, param_bytes: float) -> float:
