@@ -32,6 +32,12 @@ def test_explain_knows_every_law(capsys):
         assert "source: " in ran.out
 
 
+def test_explain_has_a_word_for_what_has_no_unit(capsys):
+    said = ziplan(capsys, "explain", "step_cost").out
+    assert "step_cost [USD]" in said
+    assert "node_count       number" in said
+
+
 def test_explain_lists_the_laws(capsys):
     ran = ziplan(capsys, "explain", "laws")
     assert ran.code == 0
@@ -103,11 +109,18 @@ def test_init_writes_files_that_its_schemas_accept(capsys, tmp_path):
         assert path.read_text().startswith(f"# yaml-language-server: $schema={name}.schema.json\n")
 
 
+def test_init_says_how_to_go_on_in_words_that_a_shell_takes(capsys, tmp_path):
+    folder = tmp_path / "my run"
+    said = ziplan(capsys, "init", folder).out
+    assert f"next: ziplan fit '{folder}/model.yaml' '{folder}/cluster.yaml'" in said
+
+
 def test_init_overwrites_nothing(capsys, tmp_path):
     (tmp_path / "cluster.yaml").write_text("mine")
     ran = ziplan(capsys, "init", tmp_path)
     assert (ran.code, ran.out) == (2, "")
     assert "cluster.yaml already there" in ran.err
+    assert "name another folder" in ran.err
     assert os.listdir(tmp_path) == ["cluster.yaml"]
     assert (tmp_path / "cluster.yaml").read_text() == "mine"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -24,6 +25,8 @@ training:
   optimizer: {kind: adamw, learning_rate: 1e-5, weight_decay: 0.1}
   activation_checkpointing: auto  # none, selective, full, or auto: the solver decides
   attention: flash              # flash or eager
+  # trainable: {lora_rank: 16, targets: [q_proj, v_proj]}  # adapters; `targets: [all-linear]` is every linear
+  # trainable: {frozen: [embed_tokens]}  # parts of the model that are left as they are
 """
 
 CLUSTER = """\
@@ -63,7 +66,11 @@ def init(
     files = starting_files()
     taken = [name for name in files if (folder / name).exists()]
     if taken:
-        raise BadInput.of(f"{', '.join(taken)} already there, nothing written", file=str(folder))
+        raise BadInput.of(
+            f"{', '.join(taken)} already there, nothing written",
+            file=str(folder),
+            help="name another folder: `ziplan init DIR`",
+        )
     save_all(folder, files)
-    names = " ".join(str(folder / name) for name in ("model.yaml", "cluster.yaml"))
+    names = " ".join(quote(str(folder / name)) for name in ("model.yaml", "cluster.yaml"))
     write(f"wrote {', '.join(files)} to {folder}\nnext: ziplan fit {names}\n")

@@ -54,18 +54,23 @@ def _indented(text: str, width: int) -> list[Line]:
     return [line("  ", *each) for each in wrapped(text, width - 2, indent="    ", keep_words=True)]
 
 
+def _unit_word(unit: Unit) -> str:
+    """A unit as people read it: a count or a ratio has none."""
+    return "number" if unit.symbol == "1" else unit.symbol
+
+
 def law_lines(law: Law, width: int) -> list[Line]:
     """A law: what it says, its formula, its units, its source."""
     units = law.units
     arguments = [name for name in units if name != "return"]
     return [
-        line(Span(law.name, "bold"), f" [{units['return'].symbol}]"),
+        line(Span(law.name, "bold"), f" [{_unit_word(units['return'])}]"),
         *_indented(law.summary, width),
         *_indented(f"= {law.expression}", width),
         *table(
             [
                 Column("  argument", [f"  {name}" for name in arguments], right=False),
-                Column("unit", [units[name].symbol for name in arguments], right=False),
+                Column("unit", [_unit_word(units[name]) for name in arguments], right=False),
             ],
             width,
         ),
