@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -58,6 +59,26 @@ def test_more_capacity_never_turns_a_fit_into_a_misfit(situation, factor, data):
     order = ("fits", "tight", "does_not_fit")
     before, after = (estimate(m, work, runtime, plan, record=False).verdict for m in (machine, roomier))
     assert order.index(after) <= order.index(before)
+
+
+@drawn
+@given(situations(), st.floats(0.01, 100), st.data())
+def test_bytes_and_work_depend_on_no_bandwidth_and_on_no_room_of_a_node(situation, factor, data):
+    runtime, machine, work, plan = situation
+    name = data.draw(st.sampled_from([n for n, tier in machine.node.tiers.items() if tier.scope == "node"]))
+    tier = machine.node.tiers[name]
+    update = {
+        field: factor * getattr(tier, field)
+        for field in ("capacity", "read_bandwidth", "write_bandwidth")
+        if getattr(tier, field) is not None
+    }
+    other = with_tier(machine, name, **update)
+    for link in machine.node.links:
+        other = with_link(other, link, factor)
+    silent = Derivation(record=False)
+    for tell in (runtime.settle, *(partial(told, silent) for told in (runtime.ledger, runtime.program))):
+        before, after = (tell(m, work, plan) for m in (machine, other))
+        assert getattr(after, "lines", after) == getattr(before, "lines", before)
 
 
 @drawn

@@ -1,7 +1,10 @@
 """The solver's pick is the one that trying every plan finds, with the same numbers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from runtimes.drawn import with_link, with_tier
 from runtimes.toy import cluster, toy, workload
 from solve import brute
 
@@ -9,7 +12,7 @@ from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.runtime import PHASES
 from ziplan.solve import Problem, grid, solve
 from ziplan.solve import enumerate as search
-from ziplan.solve.enumerate import best_by_placement, least_capacity, search_grid
+from ziplan.solve.enumerate import best_by_placement, best_elsewhere, least_capacity, search_grid, surveyed
 
 MIDDLING = toy(12, hidden=4096, middle=16384, vocabulary=32000)
 LARGE = toy(48, hidden=8192, middle=32768, vocabulary=32000)
@@ -116,8 +119,28 @@ def test_least_capacity_is_the_least_of_all_plans(tried):
             for _, answer in plans
             if all(m.high <= m.available for other, m in answer.memory.items() if other != name)
         ]
-        found = least_capacity(asked, search_grid(asked), name)
+        found = least_capacity(asked, surveyed(asked), name)
         assert found == pytest.approx(min(needs, default=float("inf")), rel=1e-12)
+
+
+@pytest.mark.parametrize("steps", [None, 1.0, 4.0])
+def test_what_is_kept_of_a_search_answers_for_another_machine(tried, steps):
+    """Searched again from nothing, on a machine with more of one thing, the best plan is the same."""
+    asked = tried[0]
+    kept = surveyed(asked, asked.allow_tiling)
+    assert kept.estimate is not None
+    machine = asked.cluster
+    others = [with_link(machine, name, 2.0) for name in machine.node.links]
+    for name, tier in machine.node.tiers.items():
+        if tier.scope == "node":
+            others.append(with_tier(machine, name, capacity=3 * tier.capacity))
+            others.append(with_tier(machine, name, read_bandwidth=7 * (tier.read_bandwidth or 1e9)))
+    for other in others:
+        moved = replace(asked, cluster=other)
+        rank, seconds = best_elsewhere(moved, kept, steps)
+        expected = best_elsewhere(moved, kept._replace(estimate=None), steps)
+        assert rank == expected[0]
+        assert seconds == expected[1] or rank == search.DOES_NOT_FIT
 
 
 @pytest.mark.parametrize("free", [True, False])

@@ -44,9 +44,32 @@ def estimate(
     a grid leaves them out (`record=False`).
     """
     derivation = Derivation(record)
-    rates = Rates(derivation, cluster, workload.precision, runtime, float(np.max(plan.dp_degree)))
     book = runtime.ledger(derivation, cluster, workload, plan)
     segments = tuple(runtime.program(derivation, cluster, workload, plan))
+    return _estimated(derivation, cluster, workload, runtime, plan, book, segments)
+
+
+def elsewhere(answer: Estimate, cluster: Cluster, runtime: Runtime) -> Estimate:
+    """A grid's estimate on a machine whose links and nodes' tiers carry and hold something else.
+
+    What a plan holds and moves depends on neither (`Runtime`), so ledger and program are the same.
+    """
+    derivation = Derivation(record=False)
+    workload, plan = answer.workload, answer.plan
+    return _estimated(derivation, cluster, workload, runtime, plan, answer.ledger, answer.segments)
+
+
+def _estimated(
+    derivation: Derivation,
+    cluster: Cluster,
+    workload: Workload,
+    runtime: Runtime,
+    plan: Plan,
+    book: Ledger,
+    segments: tuple[Segment, ...],
+) -> Estimate:
+    """What a plan's bytes and work come to on a machine."""
+    rates = Rates(derivation, cluster, workload.precision, runtime, float(np.max(plan.dp_degree)))
     step_time = total(_segment_time(derivation, rates, segment) for segment in segments)
     tokens = derivation.apply(
         tokens_per_step,
@@ -62,7 +85,7 @@ def estimate(
         flops_per_param_token=MODEL_FLOPS,
     )
     answer: dict[str, Any] = {}
-    if record:
+    if derivation.record:
         answer = _details(derivation, cluster, workload, runtime, plan, rates, segments, step_time)
         achieved = model_flops / step_time
         answer["limits"] = limits(derivation, cluster, workload, plan, rates, achieved)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -45,12 +46,12 @@ class TierMemory:
     available: float
     phases: Mapping[str, tuple[float, float]]
 
-    @property
+    @cached_property
     def low(self) -> float:
         """The most that any phase needs at the least."""
         return maximum(*(low for low, _ in self.phases.values()))
 
-    @property
+    @cached_property
     def high(self) -> float:
         """The most that any phase may need."""
         return maximum(*(high for _, high in self.phases.values()))

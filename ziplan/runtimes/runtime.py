@@ -48,6 +48,7 @@ class Ledger:
     def __init__(self, derivation: Derivation) -> None:
         self.lines: list[Line] = []
         self._derivation = derivation
+        self._sums: dict[tuple[str, str], tuple[float, float]] = {}
 
     def add(
         self,
@@ -63,6 +64,7 @@ class Ledger:
         """Enter a line; `low` equals `high` unless given. Its law is the last one that gave `high`."""
         step = self._derivation.latest(high)
         self.lines.append(Line(name, tier, phases, high if low is None else low, high, pinned, knob, step))
+        self._sums.clear()
 
     def tiers(self) -> list[str]:
         """Names of the tiers that have a line, in order of first mention."""
@@ -70,8 +72,12 @@ class Ledger:
 
     def need(self, tier: str, phase: str) -> tuple[float, float]:
         """Bytes needed of `tier` in `phase`: (low, high)."""
-        lines = [line for line in self.lines if line.tier == tier and phase in line.phases]
-        return total(line.low for line in lines), total(line.high for line in lines)
+        known = self._sums.get((tier, phase))
+        if known is None:
+            lines = [line for line in self.lines if line.tier == tier and phase in line.phases]
+            known = total(line.low for line in lines), total(line.high for line in lines)
+            self._sums[tier, phase] = known
+        return known
 
 
 def total(amounts: Iterable[float]) -> float:
@@ -111,7 +117,11 @@ class Axis(NamedTuple):
 
 
 class Runtime(Protocol):
-    """What a runtime's folder provides (modules satisfy it)."""
+    """What a runtime's folder provides (modules satisfy it).
+
+    What a plan holds and moves depends on the model, the plan, the GPUs and which tiers there are, never on
+    how fast a link or tier is, nor on how much a node's tier holds: the solver relies on it.
+    """
 
     NAME: str
     VERSION: str

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ziplan.errors import BadInput
-from ziplan.estimate import Estimate, estimate
+from ziplan.estimate import Estimate
+from ziplan.estimate.evaluate import memory
 from ziplan.laws.efficiency import gpus_for_plain_stage3
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes.runtime import PHASES
-from ziplan.solve.enumerate import DOES_NOT_FIT, evaluated, solved
+from ziplan.solve.enumerate import DOES_NOT_FIT, solved
 from ziplan.solve.problem import Baseline, Problem
 
 STATES = ("parameters", "gradients", "master weights", "optimizer state")
@@ -49,11 +50,11 @@ def _plain(problem: Problem, dp_degree: float) -> Plan:
 def _usable(problem: Problem, best: Estimate) -> float:
     """Bytes of a GPU that are left for states at micro-batch 1 with full checkpointing."""
     plan = problem.runtime.settle(problem.cluster, problem.workload, _plain(problem, best.plan.dp_degree))
-    answer = estimate(problem.cluster, problem.workload, problem.runtime, plan, record=False)
+    book = problem.runtime.ledger(Derivation(record=False), problem.cluster, problem.workload, plan)
     gpu = problem.cluster.node.gpu_tier
-    lines = [line for line in answer.ledger.lines if line.tier == gpu and line.name not in STATES]
+    lines = [line for line in book.lines if line.tier == gpu and line.name not in STATES]
     working = max(sum(line.high for line in lines if phase in line.phases) for phase in PHASES)
-    return answer.memory[gpu].available - working
+    return memory(problem.cluster, book)[gpu].available - working
 
 
 def _step_time(problem: Problem, gpus: float, best: Estimate) -> tuple[float | None, int | None]:
@@ -80,10 +81,9 @@ def _step_time(problem: Problem, gpus: float, best: Estimate) -> tuple[float | N
         objective="time",
     )
     try:
-        grid, found = solved(larger)
+        _, found = solved(larger)
     except BadInput:
         return None, None
     if found[0].rank == DOES_NOT_FIT:
         return None, None
-    answer = evaluated(larger, grid, found[0], record=False)
-    return answer.time_per_token * best.tokens_per_step, ranks
+    return found[0].paid * best.tokens_per_step, ranks

@@ -15,10 +15,10 @@ from ziplan.solve.binding import longest_wait
 from ziplan.solve.enumerate import (
     DOES_NOT_FIT,
     FITS,
-    evaluated,
+    Survey,
+    best_elsewhere,
     free_batch,
     least_capacity,
-    search_grid,
     solved,
 )
 from ziplan.solve.problem import Change, Problem
@@ -34,20 +34,23 @@ WORTH_SAYING = 0.03
 """A change that saves less of the step time than this is not worth a line."""
 
 
-def changes(problem: Problem, best: Estimate) -> tuple[Change, ...]:
-    """Single changes of the inputs: what would make it surely fit, then what would make it faster."""
+def changes(problem: Problem, best: Estimate, survey: Survey) -> tuple[Change, ...]:
+    """Single changes of the inputs: what would make it surely fit, then what would make it faster.
+
+    `survey` is the problem's own, with the changes of the user's model that were asked for.
+    """
     found: list[Change] = []
     if best.verdict in ("does_not_fit", "tight"):
-        found += _that_make_it_fit(problem)
+        found += _that_make_it_fit(problem, survey)
     if best.verdict in ("fits", "tight"):
-        found += _that_speed_it_up(problem, best)
+        found += _that_speed_it_up(problem, best, survey)
     return tuple(found)
 
 
-def _that_make_it_fit(problem: Problem) -> Iterator[Change]:
+def _that_make_it_fit(problem: Problem, survey: Survey) -> Iterator[Change]:
     for name, tier in problem.cluster.node.tiers.items():
         if tier.scope == "node":
-            yield from _more_capacity(problem, name, tier)
+            yield from _more_capacity(problem, name, tier, survey)
     yield from _more_nodes(problem)
     yield from _less_at_once(problem)
 
@@ -60,9 +63,9 @@ def _fits(problem: Problem) -> bool:
         return False
 
 
-def _more_capacity(problem: Problem, name: str, tier: Tier) -> Iterator[Change]:
+def _more_capacity(problem: Problem, name: str, tier: Tier, survey: Survey) -> Iterator[Change]:
     """The least of one tier with which some plan surely fits, as it would be written down."""
-    need = least_capacity(problem, search_grid(problem, problem.allow_tiling), name)
+    need = least_capacity(problem, survey, name)
     if not isfinite(need) or need <= tier.capacity:
         return
     if tier.drive is not None and tier.drive_count:
@@ -72,7 +75,7 @@ def _more_capacity(problem: Problem, name: str, tier: Tier) -> Iterator[Change]:
         text = show(_rounded_up(need), "B")
         change = (f"tiers.{name}.capacity", show(tier.capacity, "B"), text, {"capacity": parse(text, "B")})
     path, before, after, update = change
-    if _fits(_with_tier(problem, name, **update)):
+    if best_elsewhere(_with_tier(problem, name, **update), survey)[0] == FITS:
         yield Change(path, before, after, f"fits with {show(need, 'B')} of {name} per node")
 
 
@@ -157,17 +160,15 @@ def _halved_until_it_fits(problem: Problem, name: str, now: int, least: int) -> 
     return None
 
 
-def _that_speed_it_up(problem: Problem, best: Estimate) -> Iterator[Change]:
+def _that_speed_it_up(problem: Problem, best: Estimate, survey: Survey) -> Iterator[Change]:
     """What twice of an outer tier, or of a link that the longest term crosses, would save."""
-    if free_batch(problem.workload):
-        # Compared at the same accumulation, so that what is saved is the change's doing.
-        steps = best.plan.accumulation_steps
-        problem = replace(problem, fixed={**problem.fixed, "accumulation_steps": steps})
+    # Compared at the same accumulation, so that what is saved is the change's doing.
+    steps = best.plan.accumulation_steps if free_batch(problem.workload) else None
     for path, before, after, changed in _doubled(problem, best):
-        grid, found = solved(changed, problem.allow_tiling)
-        if found[0].rank == DOES_NOT_FIT:
+        rank, time_per_token = best_elsewhere(changed, survey, steps)
+        if rank == DOES_NOT_FIT:
             continue
-        saved = 1 - evaluated(changed, grid, found[0], record=False).time_per_token / best.time_per_token
+        saved = 1 - time_per_token / best.time_per_token
         if saved >= WORTH_SAYING:
             yield Change(path, before, after, f"{saved:.0%} less time per token")
 

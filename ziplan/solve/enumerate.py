@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ziplan.estimate import Estimate, estimate
+from ziplan.estimate import Estimate, elsewhere, estimate
 from ziplan.runtimes.runtime import Axis
 from ziplan.solve.batches import batch_axis
-from ziplan.solve.grid import Grid
+from ziplan.solve.grid import CHUNK, Grid
 from ziplan.solve.problem import Problem
 from ziplan.workload.training import Workload
 
@@ -40,6 +41,14 @@ class Candidate(NamedTuple):
     cost: float
     place: tuple[int, ...]
     paid: float
+
+
+class Survey(NamedTuple):
+    """A problem's grid, the best plan of each placement, and the estimate of every plan where it is kept."""
+
+    grid: Grid
+    found: list[Candidate]
+    estimate: Estimate | None
 
 
 def search_grid(problem: Problem, code_changes: bool = False) -> Grid:
@@ -73,8 +82,15 @@ def best_by_placement(problem: Problem, grid: Grid) -> list[Candidate]:
     cost = np.empty(grid.shape)
     for chunk in grid.chunks():
         place = tuple(slice(piece.start, piece.stop) for piece in chunk)
-        rank[place], cost[place] = scores(problem, grid, chunk)
-    steps = np.broadcast_to(grid.plans().accumulation_steps, grid.shape)
+        rank[place], cost[place] = scores(problem, _estimates(problem, grid, chunk))
+    return _best_of_each(problem, grid, rank, cost)
+
+
+def _best_of_each(problem: Problem, grid: Grid, rank: Any, cost: Any) -> list[Candidate]:
+    """The best plan of each placement, given how each plan of the grid fits and what it costs."""
+    rank, cost, steps = (
+        np.broadcast_to(each, grid.shape) for each in (rank, cost, grid.plans().accumulation_steps)
+    )
     free = free_batch(problem.workload)
     found = []
     for placement in range(grid.shape[0]):
@@ -93,27 +109,33 @@ def _least_offloaded_first(found: list[Candidate]) -> list[Candidate]:
     return [lead, *(c for c in found if c is not lead)]
 
 
-def scores(problem: Problem, grid: Grid, chunk: Sequence[Sequence[int]]) -> tuple[Any, Any]:
-    """(how it fits, cost) of every plan of a chunk."""
-    answer = _estimates(problem, grid, chunk)
+def scores(problem: Problem, answer: Estimate) -> tuple[Any, Any]:
+    """(how it fits, cost) of every plan that an estimate is of."""
     rank = np.where(answer.fits, FITS, np.where(answer.may_fit, TIGHT, DOES_NOT_FIT))
     cost: Any = objective(problem, answer)
     known = np.where(np.isnan(cost), NO_KNOWN_COST, cost)
     return rank, np.where(rank == DOES_NOT_FIT, answer.overflow, known)
 
 
-def least_capacity(problem: Problem, grid: Grid, tier: str) -> float:
+def least_capacity(problem: Problem, survey: Survey, tier: str) -> float:
     """The least capacity of one tier with which some plan surely fits; infinite where no capacity helps."""
     least = np.inf
-    for chunk in grid.chunks():
-        memory = _estimates(problem, grid, chunk).memory
-        elsewhere: Any = True
+    for answer in _every_estimate(problem, survey):
+        memory = answer.memory
+        others: Any = True
         for name, other in memory.items():
             if name != tier:
-                elsewhere = elsewhere & (other.high <= other.available)
+                others = others & (other.high <= other.available)
         needed = memory[tier].high * (memory[tier].capacity / memory[tier].available)
-        least = min(least, float(np.min(np.where(elsewhere, needed, np.inf))))
+        least = min(least, float(np.min(np.where(others, needed, np.inf))))
     return least
+
+
+def _every_estimate(problem: Problem, survey: Survey) -> Iterator[Estimate]:
+    if survey.estimate is not None:
+        yield survey.estimate
+    else:
+        yield from (_estimates(problem, survey.grid, chunk) for chunk in survey.grid.chunks())
 
 
 def _estimates(problem: Problem, grid: Grid, chunk: Sequence[Sequence[int]]) -> Estimate:
@@ -151,10 +173,43 @@ def _best(rank: Any, cost: Any, steps: Any, free_batch: bool) -> Candidate:
     return Candidate(int(rank.min()), least, where_it_stands, float(costs[chosen]))
 
 
+def surveyed(problem: Problem, code_changes: bool = False) -> Survey:
+    """A problem's whole grid; its estimate is kept where it is small."""
+    grid = search_grid(problem, code_changes)
+    if grid.size > CHUNK:
+        return Survey(grid, best_by_placement(problem, grid), None)
+    (whole,) = grid.chunks()
+    return _survey(problem, grid, _estimates(problem, grid, whole))
+
+
+def _survey(problem: Problem, grid: Grid, answer: Estimate, steps: float | None = None) -> Survey:
+    """Every plan of a grid; with `steps`, those with as many accumulation steps count alone."""
+    rank, cost = scores(problem, answer)
+    if steps is not None:
+        rank = np.where(answer.plan.accumulation_steps == steps, rank, DOES_NOT_FIT)
+    return Survey(grid, _best_of_each(problem, grid, rank, cost), answer)
+
+
 def solved(problem: Problem, code_changes: bool = False) -> tuple[Grid, list[Candidate]]:
     """A problem's grid and the best plan of each placement."""
-    grid = search_grid(problem, code_changes)
-    return grid, best_by_placement(problem, grid)
+    survey = surveyed(problem, code_changes)
+    return survey.grid, survey.found
+
+
+def best_elsewhere(problem: Problem, survey: Survey, steps: float | None = None) -> tuple[int, float]:
+    """(how it fits, seconds per token) of the best plan, with `steps` of those of as many accumulation steps.
+
+    The problem differs from the one that was surveyed only in what the links and the nodes' tiers of its
+    machine carry and hold.
+    """
+    if survey.estimate is not None:
+        answer = elsewhere(survey.estimate, problem.cluster, problem.runtime)
+        lead = _survey(problem, survey.grid, answer, steps).found[0]
+        return lead.rank, float(np.broadcast_to(answer.time_per_token, survey.grid.shape)[lead.place])
+    if steps is not None:
+        problem = replace(problem, fixed={**problem.fixed, "accumulation_steps": steps})
+    grid, found = solved(problem, problem.allow_tiling)
+    return found[0].rank, evaluated(problem, grid, found[0], record=False).time_per_token
 
 
 def evaluated(problem: Problem, grid: Grid, candidate: Candidate, record: bool = True) -> Estimate:

@@ -11,7 +11,7 @@ from ziplan.solve.baseline import plain_stage3
 from ziplan.solve.batches import MOST_TOKENS_PER_STEP, splits
 from ziplan.solve.binding import binding
 from ziplan.solve.changes import changes
-from ziplan.solve.enumerate import DOES_NOT_FIT, FITS, KNEE, Candidate, evaluated, free_batch, solved
+from ziplan.solve.enumerate import DOES_NOT_FIT, FITS, KNEE, Survey, evaluated, free_batch, solved, surveyed
 from ziplan.solve.grid import Grid
 from ziplan.solve.problem import Answer, Problem
 from ziplan.units import counted
@@ -28,7 +28,8 @@ def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
     """
     if problem.objective in ("gpus", "cost"):
         problem = _on_fewer_nodes(problem)
-    grid, found, changed = _search(problem)
+    survey, changed, asked = _search(problem)
+    grid, found = survey.grid, survey.found
     best = evaluated(problem, grid, found[0])
     others = [c for c in found[1:] if c.rank != DOES_NOT_FIT][:alternatives]
     return Answer(
@@ -37,7 +38,7 @@ def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
         alternatives=tuple(evaluated(problem, grid, candidate) for candidate in others),
         baseline=plain_stage3(problem, best),
         binding=binding(best),
-        changes=changes(problem, best),
+        changes=changes(problem, best, asked),
         do_not_offload=best.verdict == "fits" and not _off_gpu(best),
         plans_evaluated=grid.size,
         space=_space(grid),
@@ -45,14 +46,17 @@ def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
     )
 
 
-def _search(problem: Problem) -> tuple[Grid, list[Candidate], bool]:
-    """Search without changes to the user's model first, and with them only where nothing else fits."""
-    grid, found = solved(problem, code_changes=problem.allow_tiling)
-    if found[0].rank == DOES_NOT_FIT and not problem.allow_tiling:
-        wider, again = solved(problem, code_changes=True)
-        if again[0].rank != DOES_NOT_FIT:
-            return wider, again, True
-    return grid, found, problem.allow_tiling
+def _search(problem: Problem) -> tuple[Survey, bool, Survey]:
+    """Search without changes to the user's model first, and with them only where nothing else fits.
+
+    The survey that answers, whether it has such changes, and the survey of what was asked.
+    """
+    asked = surveyed(problem, code_changes=problem.allow_tiling)
+    if asked.found[0].rank == DOES_NOT_FIT and not problem.allow_tiling:
+        wider = surveyed(problem, code_changes=True)
+        if wider.found[0].rank != DOES_NOT_FIT:
+            return wider, True, asked
+    return asked, problem.allow_tiling, asked
 
 
 def _on_fewer_nodes(problem: Problem) -> Problem:
