@@ -8,6 +8,7 @@ ZP010 wrong value, ZP011 wrong unit, ZP012 unknown key, ZP013 missing key.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files.compose import UNREADABLE, read_text
@@ -37,8 +38,13 @@ _MARKS = {
 }
 
 
-def read(path: str | os.PathLike[str], name: str = "") -> Document:
-    """The data of a YAML or JSON file, called `name` in problems; BadInput with every problem in it."""
+def read(
+    path: str | os.PathLike[str], name: str = "", parse: Callable[[str, str], Document] = read_text
+) -> Document:
+    """The data of a file (YAML or JSON, unless `parse` reads another grammar); BadInput with every problem.
+
+    It is called `name` in problems.
+    """
     name = name or os.fspath(path)
     try:
         with open(path, "rb") as file:
@@ -52,7 +58,7 @@ def read(path: str | os.PathLike[str], name: str = "") -> Document:
         raise BadInput.of(
             f"is larger than {LARGEST_FILE // 1_000_000} MB, which no input of ziplan is", file=name
         )
-    return read_text(_decoded(content, name), name)
+    return parse(_decoded(content, name), name)
 
 
 def _decoded(content: bytes, name: str) -> str:

@@ -7,10 +7,11 @@ merge keys are refused, because a place in the file would no longer be the place
 from __future__ import annotations
 
 import bisect
+import contextlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -33,33 +34,59 @@ _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]|[\ud800-\
 def read_text(text: str, name: str) -> Document:
     """The data of YAML or JSON text; `name` stands for it in problems."""
     document = Document(name, text)
-    composer = _Composer(document, text)
-    if stray := _NOT_TEXT.search(text):
-        composer.complain(composer.spot(stray.start()), UNREADABLE, f"has the character {stray.group()!a}")
-        raise BadInput(*composer.problems)
+    composer = Composer(document, text)
+    refuse_control_characters(composer, text)
     is_json = name.endswith(".json")
     try:
         if is_json or text.lstrip()[:1] in ("{", "["):
             try:
                 _compose_json(composer, text)
-            except _Unfinished:
+            except Unfinished:
                 if is_json or composer.too_much:
                     raise
-                composer = _Composer(document, text)
+                composer = Composer(document, text)
                 _compose_yaml(composer, text)
         else:
             _compose_yaml(composer, text)
-    except _Unfinished:
+    except Unfinished:
         pass
+    return finished(document, composer)
+
+
+def read_json(text: str, name: str) -> Document:
+    """The data of JSON text, a repeated key's last value, and every repetition (as `json.load` takes it)."""
+    return read_with(_compose_json, text, name)
+
+
+def read_with(compose: Callable[[Composer, str], None], text: str, name: str) -> Document:
+    """The data of text in the grammar that `compose` feeds; repeated keys are noted, not refused."""
+    document = Document(name, text)
+    composer = Composer(document, text)
+    composer.keeps_last = True
+    refuse_control_characters(composer, text)
+    with contextlib.suppress(Unfinished):
+        compose(composer, text)
+    return finished(document, composer)
+
+
+def refuse_control_characters(composer: Composer, text: str) -> None:
+    """BadInput where the text has a character that no text file has."""
+    if stray := _NOT_TEXT.search(text):
+        composer.complain(composer.spot(stray.start()), UNREADABLE, f"has the character {stray.group()!a}")
+        raise BadInput(*composer.problems)
+
+
+def finished(document: Document, composer: Composer) -> Document:
+    """The document that has been composed; BadInput with every problem in it."""
     if not composer.problems and not composer.started:
-        raise BadInput.of("is empty", file=name)
+        raise BadInput.of("is empty", file=document.name)
     if composer.problems:
         raise BadInput(*composer.problems)
     document.data, document.root = composer.data, composer.root
     return document
 
 
-class _Unfinished(Exception):
+class Unfinished(Exception):
     """The rest of the text cannot be made sense of; the problem is already noted."""
 
 
@@ -77,7 +104,7 @@ class _Frame:
     key_spot: Spot | None = None
 
 
-class _Composer:
+class Composer:
     """Builds data and spots from scalars, openings and closings, and collects what is wrong."""
 
     def __init__(self, document: Document, text: str) -> None:
@@ -86,6 +113,8 @@ class _Composer:
         self.problems: list[Problem] = []
         self.started = False
         self.too_much = False
+        self.keeps_last = False
+        """Whether a repeated key is noted in the document and its last value kept, instead of refused."""
         self.stack: list[_Frame] = []
         self._document = document
         self._text = text
@@ -95,13 +124,13 @@ class _Composer:
     def complain(self, spot: Spot, code: str, message: str, help: str = "") -> None:
         """Note a problem and go on, unless there are so many that nobody reads on."""
         if len(self.problems) >= MOST_PROBLEMS:
-            raise _Unfinished
+            raise Unfinished
         self.problems.append(self._document.problem_at(self._document.place(spot), code, message, help))
 
-    def fail(self, spot: Spot, code: str, message: str, help: str = "") -> _Unfinished:
+    def fail(self, spot: Spot, code: str, message: str, help: str = "") -> Unfinished:
         """Note a problem after which reading ends; to be raised."""
         self.complain(spot, code, message, help)
-        return _Unfinished()
+        return Unfinished()
 
     def spot(self, offset: int, length: int = 1) -> Spot:
         """The spot of a stretch of the text."""
@@ -130,10 +159,7 @@ class _Composer:
 
     def scalar(self, text: str, spot: Spot, plain: bool) -> None:
         """A scalar: a key where one is due, else a value, resolved when it is plain."""
-        self._count += 1
-        if self._count > MOST_VALUES:
-            self.too_much = True
-            raise self.fail(spot, UNSUPPORTED, f"has more than {MOST_VALUES:,} values")
+        self._counted(spot)
         if _SURROGATE.search(text):
             self.complain(spot, UNREADABLE, "has an escape that is no character")
             text = ""
@@ -141,6 +167,17 @@ class _Composer:
             self._key(text, spot, plain)
         else:
             self._put(self._resolved(text, spot) if plain else text, spot)
+
+    def value(self, value: Any, spot: Spot) -> None:
+        """A value that is resolved already."""
+        self._counted(spot)
+        self._put(value, spot)
+
+    def _counted(self, spot: Spot) -> None:
+        self._count += 1
+        if self._count > MOST_VALUES:
+            self.too_much = True
+            raise self.fail(spot, UNSUPPORTED, f"has more than {MOST_VALUES:,} values")
 
     def _wants_key(self) -> bool:
         return bool(self.stack) and self.stack[-1].key is None and isinstance(self.stack[-1].container, dict)
@@ -153,8 +190,13 @@ class _Composer:
             frame.key = _DROPPED
         elif text in frame.container:
             assert frame.spot.keys is not None
-            first = frame.spot.keys[text].line
-            self.complain(spot, DUPLICATE, f"key `{text}` is already given in line {first}")
+            first = frame.spot.keys[text]
+            if self.keeps_last:
+                self._document.repeated.append(
+                    (text, self._document.place(first), self._document.place(spot))
+                )
+                return
+            self.complain(spot, DUPLICATE, f"key `{text}` is already given in line {first.line}")
             frame.key = _DROPPED
 
     def _put(self, value: Any, spot: Spot) -> None:
@@ -204,7 +246,7 @@ _NUMBER = re.compile(
 _LONGEST_NUMBER = 200
 
 
-def _compose_yaml(composer: _Composer, text: str) -> None:
+def _compose_yaml(composer: Composer, text: str) -> None:
     """Feed YAML text to the composer, event by event."""
     documents = 0
     for event in _yaml_events(composer, text):
@@ -218,7 +260,7 @@ def _compose_yaml(composer: _Composer, text: str) -> None:
                 raise composer.fail(_yaml_spot(event), UNSUPPORTED, "more than one document in a file")
 
 
-def _yaml_node(composer: _Composer, event: Any) -> None:
+def _yaml_node(composer: Composer, event: Any) -> None:
     """Take a scalar, the start of a mapping or list, or an alias."""
     spot = _yaml_spot(event)
     if isinstance(event, yaml.AliasEvent):
@@ -238,7 +280,7 @@ def _yaml_node(composer: _Composer, event: Any) -> None:
         composer.open({} if isinstance(event, yaml.MappingStartEvent) else [], spot)
 
 
-def _yaml_events(composer: _Composer, text: str) -> Iterator[Any]:
+def _yaml_events(composer: Composer, text: str) -> Iterator[Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         yield from yaml.parse(text, Loader=loader)
@@ -266,7 +308,7 @@ _TOKEN = re.compile(
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-def _compose_json(composer: _Composer, text: str) -> None:
+def _compose_json(composer: Composer, text: str) -> None:
     """Feed JSON text to the composer, token by token. `due` is what the grammar asks for next."""
     due, offset = "a value", cast(Any, _SPACE.match(text)).end()
     while offset < len(text):
@@ -282,7 +324,7 @@ def _compose_json(composer: _Composer, text: str) -> None:
         )
 
 
-def _json_token(composer: _Composer, token: re.Match[str], spot: Spot, due: str) -> str:
+def _json_token(composer: Composer, token: re.Match[str], spot: Spot, due: str) -> str:
     """Take one token; the answer is what must follow it."""
     text, kind = token.group(), token.lastgroup
     if due in ("a value", "a value or ']'") and text in ("{", "["):
@@ -304,7 +346,7 @@ def _json_token(composer: _Composer, token: re.Match[str], spot: Spot, due: str)
     raise composer.fail(spot, SYNTAX, f"not valid JSON: expected {due}")
 
 
-def _after_value(composer: _Composer) -> str:
+def _after_value(composer: Composer) -> str:
     if not composer.stack:
         return "the end"
     return "',' or '}'" if isinstance(composer.stack[-1].container, dict) else "',' or ']'"

@@ -41,6 +41,8 @@ class Document:
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.data: Any = None
+        self.repeated: list[tuple[str, Place, Place]] = []
+        """Keys given again, with the places of the first and of the later one, where that is allowed."""
         self._text = text
         self._lines: list[str] | None = None
         self.root = Spot(1, 1)
