@@ -212,5 +212,5 @@ def test_a_line_shows_the_law_that_gave_it_or_none():
     """Stated constants have no law; a range shows the law of its high end."""
     lines = book(cluster(), workload(BIG), plan("dram", "dram"))
     assert all(line.step is None or line.step.value == line.high for line in lines.values())
-    assert lines["hbm", "CUDA context"].step is None
+    assert lines["hbm", "GPU context"].step is None
     assert lines["hbm", "logits and loss"].step.law.name == "logits_bytes"

@@ -122,3 +122,44 @@ def test_swap_buffers_count_against_what_a_process_may_lock():
     assert len(swapped) == 3
     assert need.phases["step"] == pytest.approx((sum(one.high for one in swapped) / 8,) * 2)
     assert need.low > need.available
+
+
+def phases(book, tier, name):
+    return {
+        phase
+        for one in book.lines
+        if (one.tier, one.name) == (tier, name) and one.high
+        for phase in one.phases
+    }
+
+
+def test_stage_3_has_its_gradients_from_the_start_and_the_others_with_backward():
+    """`stage3.py:_setup_for_real_optimizer` makes one flat buffer; stage 2 keeps what backward leaves."""
+    divided = ledger(WORK, plan("hbm", "hbm", dp_degree=8.0))
+    assert phases(divided, "hbm", "gradient shard") == {"init", "forward", "backward", "step", "save"}
+    assert not phases(divided, "hbm", "gradients")
+    below = ledger(WORK, plan("hbm", "hbm", dp_degree=8.0, zero_stage=2.0))
+    assert phases(below, "hbm", "gradients") == {"backward", "step"}
+    assert not phases(below, "hbm", "gradients of earlier micro-steps")
+    again = ledger(WORK, plan("hbm", "hbm", dp_degree=8.0, zero_stage=1.0, accumulation_steps=2.0))
+    assert line(again, "hbm", "gradients of earlier micro-steps", "forward") == (2 * P, 2 * P)
+
+
+def test_master_weights_on_the_host_come_from_a_clone_on_the_gpu():
+    assert line(ledger(WORK, BELOW), "hbm", "clone of the shard", "init") == (0, 2 * P / 8)
+    assert line(ledger(WORK, DIVIDED), "hbm", "clone of the shard", "init") == (0, 0)
+
+
+def test_stage_3_pins_a_copy_of_its_gradient_buffer():
+    assert line(ledger(WORK, DIVIDED), "dram", "buffer before it is pinned", "init") == (0, 2 * P)
+    assert line(ledger(WORK, BELOW), "dram", "buffer before it is pinned", "init") == (0, 0)
+
+
+@pytest.mark.parametrize(("fused", "low", "high"), [(True, 0, 0), (False, 1, 1), (None, 0, 1)])
+def test_an_optimizer_that_is_not_fused_makes_a_temporary(fused, low, high):
+    """Llama-7B on 8 ranks in stage 2 died asking for 4 bytes of each parameter of its shard
+    (https://github.com/hiyouga/LLaMA-Factory/issues/1221)."""
+    optimizer = WORK.training.optimizer.model_copy(update={"fused": fused})
+    book = ledger(told(optimizer=optimizer), plan("hbm", "hbm", dp_degree=8.0, zero_stage=2.0))
+    found = line(book, "hbm", "temporary of the optimizer", "step")
+    assert found == pytest.approx((low * 4 * P / 8, high * 4 * P / 8))

@@ -14,10 +14,13 @@ from ziplan.runtimes.runtime import PHASES
 from ziplan.solve.enumerate import DOES_NOT_FIT, solved
 from ziplan.solve.problem import Baseline, Problem
 
-STATES = ("parameters", "gradients", "master weights", "optimizer state")
+STATES = ("parameters", "gradients", "gradient shard", "master weights", "optimizer state")
 """Ledger lines that shrink with every GPU added; the others stay on each."""
 
 STATE_BYTES_PER_PARAM = 16.0
+"""Parameter, gradient, master weight and moments of what is trained; of what is frozen the first alone."""
+
+FROZEN_BYTES_PER_PARAM = 2.0
 
 MOST_GPUS = 65_536
 
@@ -25,11 +28,14 @@ MOST_GPUS = 65_536
 def plain_stage3(problem: Problem, best: Estimate) -> Baseline:
     """The GPUs that plain stage 3 needs, and its step time on them (None where it cannot be told)."""
     usable = _usable(problem, best)
-    params = float(problem.workload.model.params)
+    trained = float(problem.workload.model.trainable_params)
+    frozen = float(problem.workload.model.params) - trained
     if usable <= 0:
         return Baseline(float("inf"), usable, None, False)
     gpus = Derivation(record=False).apply(
-        gpus_for_plain_stage3, state_bytes=STATE_BYTES_PER_PARAM * params, usable_hbm_per_gpu=usable
+        gpus_for_plain_stage3,
+        state_bytes=STATE_BYTES_PER_PARAM * trained + FROZEN_BYTES_PER_PARAM * frozen,
+        usable_hbm_per_gpu=usable,
     )
     here = gpus <= problem.cluster.gpu_count
     step_time, step_gpus = _step_time(problem, gpus, best)

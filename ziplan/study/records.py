@@ -77,7 +77,7 @@ class TrainingEntry(Entry):
     sequence_length: int = Field(ge=1)
     precision: Precision
     attention: Literal["flash", "eager"]
-    optimizer: Optimizer = Field(default_factory=Optimizer)
+    optimizer: Optimizer = Field(default_factory=lambda: Optimizer(fused=None))
     trainable: Trainable = "all"
     loading: Loading = Field(default_factory=Loading)
     data_workers: int | None = Field(default=None, ge=0, le=MOST_WORKERS)

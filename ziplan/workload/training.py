@@ -39,6 +39,9 @@ class Optimizer(Settings):
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.999, ge=0, lt=1)
     epsilon: float = Field(default=1e-8, gt=0)
+    fused: bool | None = True
+    """Whether one kernel updates a parameter, as in DeepSpeed's own optimizers; PyTorch's default one makes
+    a temporary as large as what it updates. None where it is not known."""
 
     @field_validator("kind", mode="before")
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ziplan.laws.law import where
-from ziplan.laws.memory import held_bytes
+from ziplan.laws.memory import held_bytes, sharded_bytes
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import PERSISTENCE_THRESHOLD, largest_trained_tensor, played
@@ -18,7 +18,7 @@ NORM_BYTES, NORM_CHUNK = 8.0, 2.5e8
 def gpu_ledger(facts: Facts) -> Ledger:
     """The lines of one GPU's memory alone."""
     book = Ledger(facts.derivation)
-    for chapter in (_states, _buffers, _step):
+    for chapter in (_states, _gradients, _buffers, _step):
         chapter(book, facts)
     # Stage 3's own linear function (`runtime/zero/linear.py`) keeps its input whether it is trained or not.
     shared.add_activations(
@@ -44,9 +44,6 @@ def _states(book: Ledger, f: Facts) -> None:
         share=f.params_on(f.gpu),
     )
     book.add("parameters", f.gpu, RUNNING, resident, knob="zero_optimization.stage, offload_param")
-    # Only what is trained is flattened; frozen tensors stay as they are.
-    flatten = where(plan.zero_stage < 3, 1.0, 0.0) * f.element * f.trained
-    book.add("flattening the parameters", f.gpu, ("init",), flatten, low=0.0, knob="zero_optimization.stage")
     whole = apply(
         held_bytes,
         "the model, whole, on the GPU until stage 3 divides it (no zero.Init)",
@@ -56,18 +53,6 @@ def _states(book: Ledger, f: Facts) -> None:
         ranks_per_instance=1.0,
     )
     book.add("model before it is divided", f.gpu, ("init",), whole, knob="training.loading.zero_init")
-    gradients = apply(
-        laws.resident_grad_bytes,
-        "gradients on the GPU",
-        zero_stage=plan.zero_stage,
-        params=f.trained,
-        grad_bytes_per_param=f.element,
-        dp_degree=plan.dp_degree,
-        share=1 - f.optimizer_off_gpu,
-    )
-    book.add(
-        "gradients", f.gpu, ("backward", "step"), gradients, knob="zero_optimization.stage, offload_optimizer"
-    )
     for name, bytes_per_param in (("master weights", f.master), ("optimizer state", f.moments)):
         states = apply(
             laws.resident_optimizer_bytes,
@@ -79,6 +64,37 @@ def _states(book: Ledger, f: Facts) -> None:
             share=f.optimizer_on(f.gpu),
         )
         book.add(name, f.gpu, RUNNING, states, knob="offload_optimizer.device, ratio")
+    # The clone goes before the moments are made, which are larger where they too are on the GPU.
+    clone = apply(
+        sharded_bytes,
+        "16-bit shard that master weights are made from",
+        params=f.trained,
+        state_bytes_per_param=f.element,
+        dp_degree=plan.dp_degree,
+        share=where((plan.zero_stage > 0) & (plan.zero_stage < 3), f.optimizer_off_gpu, 0.0),
+        ranks_per_instance=1.0,
+    )
+    # Earlier releases move the shard to the host before they clone it.
+    book.add("clone of the shard", f.gpu, ("init",), clone, low=0.0, knob="zero_optimization.stage")
+
+
+def _gradients(book: Ledger, f: Facts) -> None:
+    """Stage 3 has its shard of gradients from the start; below it they come with backward."""
+    plan, knob = f.plan, "zero_optimization.stage, offload_optimizer"
+    gradients = f.derivation.apply(
+        laws.resident_grad_bytes,
+        "gradients on the GPU",
+        zero_stage=plan.zero_stage,
+        params=f.trained,
+        grad_bytes_per_param=f.element,
+        dp_degree=plan.dp_degree,
+        share=1 - f.optimizer_off_gpu,
+    )
+    book.add("gradient shard", f.gpu, RUNNING, f.stage3 * gradients, knob=knob)
+    below = (1 - f.stage3) * gradients
+    book.add("gradients", f.gpu, ("backward", "step"), below, knob=knob)
+    earlier = below * where(plan.accumulation_steps > 1, 1.0, 0.0)
+    book.add("gradients of earlier micro-steps", f.gpu, ("forward",), earlier, knob="accumulation_steps")
 
 
 def _buffers(book: Ledger, f: Facts) -> None:
@@ -146,6 +162,19 @@ def _step(book: Ledger, f: Facts) -> None:
         share=where(f.optimizer_on(f.gpu) > 0, 1.0, 0.0),
     )
     book.add("gradient of one sub-group", f.gpu, ("step",), gradient, knob="sub_group_size")
+    fused = f.workload.training.optimizer.fused
+    temporary = apply(
+        held_bytes,
+        "square roots of the second moments, where no kernel fuses the update",
+        params=f.sub_group,
+        state_bytes_per_param=4.0,
+        share=0.0 if fused else where(f.optimizer_on(f.gpu) > 0, 1.0, 0.0),
+        ranks_per_instance=1.0,
+    )
+    low = temporary if fused is False else 0.0
+    book.add(
+        "temporary of the optimizer", f.gpu, ("step",), temporary, low=low, knob="training.optimizer.fused"
+    )
     norm = apply(
         laws.gradient_norm_bytes,
         "fp64 copy for the gradient norm",

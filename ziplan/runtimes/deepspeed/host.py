@@ -116,6 +116,9 @@ def _gradients(book: Ledger, f: Facts, host: str) -> None:
     needed = accumulated * where((f.plan.zero_stage >= 3) | accumulating, 1.0, 0.0)
     knob = "data_types.grad_accum_dtype"
     _pin(book, f, host, "gradient accumulation buffer", needed, f.ranks, knob)
+    # Stage 3 makes the buffer after the moments, zeroed, and pins a copy of it.
+    unpinned = f.stage3 * needed
+    book.add("buffer before it is pinned", host, ("init",), unpinned, low=0.0, knob=knob)
 
 
 def _checkpoints(book: Ledger, f: Facts, host: str) -> None:
