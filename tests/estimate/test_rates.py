@@ -7,7 +7,8 @@ from runtimes.drawn import with_tier
 from runtimes.toy import cluster
 
 from ziplan.errors import BadInput
-from ziplan.estimate.rates import UNKNOWN, Rates
+from ziplan.estimate.rates import Rates
+from ziplan.hardware.rates import UNKNOWN
 from ziplan.laws.law import Derivation
 from ziplan.runtimes import RUNTIMES
 

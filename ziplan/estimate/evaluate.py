@@ -10,9 +10,10 @@ import numpy as np
 
 from ziplan.estimate.ceilings import limits, tier_tests
 from ziplan.estimate.fidelity import residuals
-from ziplan.estimate.rates import UNKNOWN, Rates
+from ziplan.estimate.rates import Rates
 from ziplan.estimate.result import Estimate, TierMemory
 from ziplan.hardware.cluster import Cluster
+from ziplan.hardware.rates import UNKNOWN
 from ziplan.laws.counts import step_flops, tokens_per_step
 from ziplan.laws.efficiency import step_cost
 from ziplan.laws.endurance import drive_lifetime
