@@ -51,7 +51,7 @@ def enumeration() -> bool:
     asked = problem("llama-3.1-8b", "dgx-a100-80g", sequence_length=512)
     grid = search_grid(asked, code_changes=True)
     batches = Axis("batch", tuple({"micro_batch_size": float(n), "accumulation_steps": 8.0} for n in BATCHES))
-    grid = replace(grid, axes=(*grid.axes[:-1], batches))
+    grid = grid._replace(axes=(*grid.axes[:-1], batches))
     first = cpu_seconds(lambda: best_by_placement(asked, grid), repeats=1)
     again = cpu_seconds(lambda: best_by_placement(asked, grid))
     rate = grid.size / again

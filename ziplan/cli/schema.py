@@ -18,13 +18,13 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def _model_file() -> dict[str, Any]:
-    from ziplan.workload.source import ModelFile
+    from ziplan.workload.model_file import ModelFile
 
     return ModelFile.model_json_schema()
 
 
 def _cluster_file() -> dict[str, Any]:
-    from ziplan.hardware.profiles import ClusterFile
+    from ziplan.hardware.cluster_file import ClusterFile
 
     return ClusterFile.model_json_schema()
 
@@ -36,7 +36,7 @@ def _machine_file() -> dict[str, Any]:
 
 
 def _plan_file() -> dict[str, Any]:
-    from ziplan.report.plan_file import PlanFile
+    from ziplan.report.plan_record import PlanFile
 
     return PlanFile.model_json_schema()
 

@@ -85,7 +85,7 @@ class Limits(NamedTuple):
     """The ceiling of width without tiles, which are a change of the model's code."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
     """Everything predicted about one plan (or a grid of plans)."""
 

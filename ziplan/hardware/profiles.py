@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files import Document, read, read_text, suggested, validate
 from ziplan.hardware.cluster import Cluster, Price, Provenance
 from ziplan.hardware.node import Node
-from ziplan.hardware.parts import MOST, Part
+from ziplan.hardware.parts import MOST
 from ziplan.hardware.resolve import Change, Resolved, look_up, resolve
 from ziplan.hardware.shipped import list_profiles, shipped
 from ziplan.hardware.tree import Held, Origin, hold, merged
-from ziplan.units import Dollars
 
 __all__ = ["Change", "list_profiles", "load_cluster", "load_node"]
 
@@ -25,24 +22,6 @@ MACHINE_SCHEMA = "ziplan.machine/1"
 _LONGEST_CHAIN = 8
 _SUFFIXES = (".yaml", ".yml", ".json")
 _COUNTED = re.compile(r"\s*([-+]?[0-9][0-9.,_]*)\s*[xX\u00d7]\s*(\S.*?)\s*")
-
-
-class PriceFile(Part):
-    """`price:` of a cluster file."""
-
-    per_node_hour: Dollars
-    source: str = ""
-    date: str = ""
-
-
-class ClusterFile(Part):
-    """A cluster file."""
-
-    schema_: Literal["ziplan.cluster/1"] = Field(default="ziplan.cluster/1", alias="schema")
-    machine: str | dict[str, Any]
-    nodes: int = Field(default=1, ge=1, le=MOST, strict=True)
-    with_: dict[str, Any] = Field(default_factory=dict, alias="with")
-    price: PriceFile | None = None
 
 
 def load_node(
@@ -82,6 +61,8 @@ def _multiplier(text: str, machine: str) -> int:
 
 def _from_cluster_file(document: Document, changes: Sequence[Change], nodes: int | None) -> Cluster:
     """What a cluster file describes; its own problems and its machine's are raised together."""
+    from ziplan.hardware.cluster_file import ClusterFile  # only where there is one
+
     file, resolved, own_nodes = None, None, None
     problems: list[Problem] = []
     try:

@@ -61,7 +61,7 @@ class Baseline(NamedTuple):
     """GPUs that `step_time` is for: whole nodes, and never fewer than the cluster has."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Answer:
     """The solver's answer. `best` is the best plan that fits, else the one nearest to fitting.
 

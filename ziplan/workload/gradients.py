@@ -8,7 +8,6 @@ told apart by name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -35,8 +34,7 @@ class Reach(NamedTuple):
     input: bool
 
 
-@dataclass(frozen=True)
-class Backward:
+class Backward(NamedTuple):
     """What one backward computes, in parameters that multiply a token."""
 
     input_gradients: float
@@ -69,6 +67,7 @@ def reaches(layers: Sequence[Layer], from_embedding: bool = False) -> list[list[
     return found
 
 
+@lru_cache(maxsize=1024)
 def tensor_read(name: str) -> str:
     """A name for the tensor that a module reads: that of the first module that reads it."""
     name = name.removesuffix(LORA_A)

@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
-
 from ziplan.errors import BadInput, Problem
 from ziplan.files import Document, dotted, read, suggested, validate
 from ziplan.files.document import Path as Keys
@@ -19,24 +17,9 @@ from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
 from ziplan.workload.config import model_of
 from ziplan.workload.model import Model
 from ziplan.workload.shapes import list_shapes, shape_config
-from ziplan.workload.training import Settings, TrainingChoices
+from ziplan.workload.training import TrainingChoices
 
 _MODEL_FILE_KEYS = {"model", "shape", "training"}
-
-
-class ModelFile(Settings):
-    """A model.yaml: `model` (a shipped shape or a path) or an inline `shape`, and how to train it."""
-
-    model: str | None = None
-    shape: dict[str, Any] | None = None
-    training: TrainingChoices = Field(default_factory=TrainingChoices)
-
-    @field_validator("model", mode="before")
-    @classmethod
-    def _named(cls, value: object) -> object:
-        if isinstance(value, dict):
-            raise ValueError("expected a name or a path; a shape written out goes under `shape:`")
-        return value
 
 
 class Source:
@@ -49,6 +32,8 @@ class Source:
         """The training settings that the model.yaml states; none without one."""
         if self.document is None:
             return TrainingChoices()
+        from ziplan.workload.model_file import ModelFile  # only where there is one
+
         return validate(self.document, ModelFile).training
 
 
@@ -122,6 +107,8 @@ def _from_model_file(document: Document) -> Model:
     if isinstance(shape, dict):
         return _built(str(shape.get("name") or Path(document.name).stem), shape, document, ("shape",))
     if not isinstance(named, str):
+        from ziplan.workload.model_file import ModelFile  # only where there is one
+
         validate(document, ModelFile)
     return _referred(document, str(named))
 

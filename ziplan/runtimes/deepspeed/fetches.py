@@ -143,6 +143,7 @@ class _Coordinator:
         self.sizes = {name: size for module in self.modules for name, size in module.items()}
         self.totals = [sum(module.values()) for module in self.modules]
         self.persistent = {n for n, size in self.sizes.items() if size <= policy.persistence_threshold}
+        self.gathered = [[name for name in module if name not in self.persistent] for module in self.modules]
         self.live: set[Tensor] = set()
         self.live_elements = 0
         self.ahead = deque((name, step) for step, module in enumerate(self.modules) for name in module)
@@ -167,14 +168,13 @@ class _Coordinator:
     def visit(self, step: int) -> None:
         """Reach one module: fetch it, read ahead, use it, release what nothing near needs."""
         module = self.modules[step]
-        self._gather([name for name in module if name not in self.live])
+        self._gather([name for name in self.gathered[step] if name not in self.live])
         self._take_from_trace([name for name in module if self.fetched_for.get(name, -1) < step])
         self._read_ahead()
         if self.left[step]:
             self._release(self._releasable(step))
 
-    def _gather(self, names: Sequence[Tensor]) -> None:
-        fetched = [name for name in names if name not in self.persistent]
+    def _gather(self, fetched: Sequence[Tensor]) -> None:
         if not fetched:
             return
         elements = sum([self.sizes[name] for name in fetched])
@@ -211,11 +211,10 @@ class _Coordinator:
             if name not in self.persistent and name not in self.live and name not in chosen:
                 chosen.append(name)
                 elements += self.sizes[name]
-        if chosen:
-            self._gather(chosen)
+        self._gather(chosen)
 
     def _releasable(self, step: int) -> set[Tensor]:
-        names = {n for n in self.modules[step] if n in self.live and self.fetched_for.get(n, -1) <= step}
+        names = {n for n in self.gathered[step] if n in self.live and self.fetched_for.get(n, -1) <= step}
         traversed, later = 0, step + 1
         while names and traversed < self.policy.reuse_distance and later < len(self.modules):
             names.difference_update(self.modules[later])

@@ -23,7 +23,7 @@ MOMENT_BYTES = 8.0
 """Adam's two moments in fp32, per parameter."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Facts:
     """A plan on a machine. Fractions are 0..1, modes 0/1 masks."""
 

@@ -1,0 +1,61 @@
+"""What a plan.yaml says, as a record that is validated when one is read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+TOLERANCE = 1e-6
+"""How far fractions may be from adding up to 1."""
+
+
+def _adding_up(parts: dict[str, float]) -> dict[str, float]:
+    if any(part < 0 for part in parts.values()) or abs(sum(parts.values()) - 1) > TOLERANCE:
+        raise ValueError(f"fractions must add up to 1, these add up to {sum(parts.values()):g}")
+    return parts
+
+
+def _names(files: dict[str, str]) -> dict[str, str]:
+    if odd := [name for name in files if "/" in name or "\\" in name or name in ("", ".", "..")]:
+        raise ValueError(f"expected names of files in this folder, not {odd[0]!r:.60}")
+    return files
+
+
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Fractions = Annotated[dict[str, float], AfterValidator(_adding_up)]
+
+
+class PlacementFile(BaseModel):
+    """The `placement` of a plan.yaml: tier to fraction, for each kind of state."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    params: Fractions
+    grads: Fractions
+    optimizer: Fractions
+    checkpoints: Fractions
+
+
+class PlanFile(BaseModel):
+    """A plan.yaml."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    schema_name: Literal["ziplan.plan/1"] = Field(alias="schema")
+    runtime: str = ""
+    zero_stage: int = Field(ge=0, le=3)
+    placement: PlacementFile
+    dp_degree: int = Field(ge=1)
+    tp_degree: int = Field(default=1, ge=1)
+    pp_degree: int = Field(default=1, ge=1)
+    micro_batch_size: int = Field(ge=1)
+    accumulation_steps: int = Field(ge=1)
+    activation_checkpointing: Literal["none", "selective", "full"]
+    prefetch_depth: int = Field(ge=0)
+    tile_count: int = Field(default=1, ge=1)
+    sub_group_params: float = Field(gt=0)
+    param_buffer_count: int = Field(default=0, ge=0)
+    optimizer_buffer_count: int = Field(default=0, ge=0)
+    files: Annotated[dict[str, Digest], AfterValidator(_names)] = Field(default_factory=dict)
+    """SHA-256 of each file that was written beside this one, by name."""
