@@ -145,14 +145,44 @@ TRAINABLE = {
 }
 
 
-@pytest.mark.parametrize("checkpointing", [Checkpointing.NONE, Checkpointing.FULL])
-@pytest.mark.parametrize("placement", ["optimizer on NVMe", "both on the host", "both on NVMe"])
-@pytest.mark.parametrize("trainable", TRAINABLE)
+PARTS = [
+    ("adapters", "both on the host", Checkpointing.NONE),
+    ("adapters", "both on NVMe", Checkpointing.FULL),
+    ("adapters", "optimizer on NVMe", Checkpointing.FULL),
+    ("adapters inside a layer", "both on the host", Checkpointing.FULL),
+    ("adapters inside a layer", "both on NVMe", Checkpointing.NONE),
+    ("frozen parts", "both on the host", Checkpointing.FULL),
+    ("frozen parts", "both on NVMe", Checkpointing.NONE),
+]
+
+
+@pytest.mark.parametrize(("trainable", "placement", "checkpointing"), PARTS)
 def test_parts_of_the_model_are_trained(tmp_path, trainable, placement, checkpointing):
     fields = {"checkpointing": checkpointing, "trainable": TRAINABLE[trainable], "accumulation_steps": 2}
     case = Case(tmp_path, "narrow", World(2), PLACEMENTS[placement], **fields)
     check(case)
     if placement != "optimizer on NVMe":
-        assert 2 * case.done.last["gathered_elements"] == close(
-            2 * case.demanded("parameter copy", "dram.read")
-        )
+        gathered = 2 * case.done.last["gathered_elements"] / case.plan.dp_degree
+        assert gathered == case.demanded("parameter copy", "dram.read")
+
+
+@pytest.mark.parametrize("prefetch_depth", [0, 1])
+def test_adapters_are_read_ahead_and_let_go_as_predicted(tmp_path, prefetch_depth):
+    """Also where recomputation lets go of what was read ahead for backward."""
+    fields = {"trainable": TRAINABLE["adapters"], "prefetch_depth": prefetch_depth}
+    case = Case(tmp_path, "narrow", World(1), ("dram", "dram"), Checkpointing.FULL, **fields)
+    check(case)
+    assert 2 * case.done.last["gathered_elements"] == case.demanded("parameter copy", "dram.read")
+
+
+@pytest.mark.parametrize(("stage", "optimizer"), [(0, "hbm"), (1, "dram"), (2, "hbm"), (2, "dram")])
+def test_adapters_are_trained_below_stage_3(tmp_path, stage, optimizer):
+    fields = {"zero_stage": stage, "trainable": TRAINABLE["adapters"]}
+    check(Case(tmp_path, "narrow", World(2), ("hbm", optimizer), **fields))
+
+
+def test_adapters_of_rank_0_of_64(tmp_path):
+    """Shards of adapters too small to swap beside frozen ones that do."""
+    fields = {"trainable": {"lora_rank": 64, "targets": ["up_proj", "down_proj"]}}
+    case = Case(tmp_path, *WORLDS["rank 0 of 64"], PLACEMENTS["both on NVMe"], **fields)
+    check(case)

@@ -33,6 +33,8 @@ def fit(
     checkpointing: options.CheckpointingOption = None,
     attention: options.AttentionOption = None,
     optimizer: options.OptimizerOption = None,
+    lora_rank: options.LoraRank = None,
+    lora_targets: options.LoraTargets = None,
     objective: options.ObjectiveOption = options.Objective.TIME,
     allow_tiling: options.TilingOption = False,
     explain: Annotated[bool, typer.Option("--explain", help="Print how every number came about.")] = False,
@@ -64,6 +66,8 @@ def fit(
         activation_checkpointing=checkpointing,
         attention=attention,
         optimizer=optimizer,
+        lora_rank=lora_rank,
+        lora_targets=lora_targets,
     )
     request = Request(model, cluster, runtime, tuple(set or ()), training, objective.value, allow_tiling)
     as_json = json or format is options.Format.JSON

@@ -171,6 +171,18 @@ AttentionOption = Annotated[
 OptimizerOption = Annotated[
     OptimizerKind | None, _option("--optimizer", help="The optimizer. Default: adamw.")
 ]
+LoraRank = Annotated[
+    int | None,
+    _option("--lora-rank", min=1, metavar="N", help="Train low-rank adapters of this rank, the rest frozen."),
+]
+LoraTargets = Annotated[
+    str | None,
+    _option(
+        "--lora-targets",
+        metavar="NAMES",
+        help="Linears with adapters, as in q_proj,v_proj. Default: all-linear.",
+    ),
+]
 ObjectiveOption = Annotated[Objective, _option("--objective", help="What to be best at. Default: time.")]
 TilingOption = Annotated[
     bool, _option("--allow-tiling", help="Let the plan ask for tiled linears, a change of the model's code.")

@@ -25,7 +25,7 @@ __all__ = ["list_shapes", "load_model", "load_workload"]
 
 T = TypeVar("T")
 
-_FLAG_NAMES = {"activation_checkpointing": "--checkpointing"}
+_FLAG_NAMES = {"activation_checkpointing": "--checkpointing", "trainable": "--lora-targets"}
 """Settings whose flag is not the setting's own name."""
 
 
@@ -95,7 +95,7 @@ class _Flags:
         self, path: Keys, code: str, message: str, help: str = "", hint: str = "", key: bool = False
     ) -> Problem:
         """A problem with the flag of the setting at `path`."""
-        name = str(path[0]) if path else ""
+        name = str(path[-1] if "lora_rank" in path else path[0]) if path else ""
         flag = _FLAG_NAMES.get(name, f"--{name.replace('_', '-')}")
         said = message.removeprefix(f"{dotted(path)}: ")
         return Problem("", 0, 0, code, f"{flag}: {said}" if name else said, help=help, hint=hint)

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from ziplan.laws.law import where
 from ziplan.runtimes.deepspeed.knobs import Knobs, knobs, on_medium
-from ziplan.runtimes.deepspeed.shards import Shards, largest_sub_group, shards, sub_group_count
+from ziplan.runtimes.deepspeed.shards import Shards, largest_sub_group, shards, sub_group_count, swaps_states
 from ziplan.runtimes.shared import facts as shared
 from ziplan.runtimes.shared.facts import MOMENT_BYTES
 
@@ -79,8 +79,17 @@ class Facts(shared.Facts):
         return on_medium(self.plan.placement.params, tier)
 
     def optimizer_on(self, tier: str | None) -> float:
-        """Fraction of the optimizer state on a tier."""
-        return on_medium(self.plan.placement.optimizer, tier)
+        """Fraction of the optimizer state on a tier; sub-groups too small to swap stay in DRAM."""
+        share = on_medium(self.plan.placement.optimizer, tier)
+        swapped = on_medium(self.plan.placement.optimizer, self.nvme)
+        if tier == self.nvme:
+            return share * self.swappable
+        return share + swapped * (1 - self.swappable) if tier == self.host else share
+
+    @cached_property
+    def swappable(self) -> float:
+        """1 where the largest sub-group is large enough to swap (`swap_tensor/optimizer_utils.py`)."""
+        return swaps_states(self.sub_group)
 
     def checkpoints_on(self, tier: str | None) -> float:
         """Fraction of the activation checkpoints on a tier."""
@@ -88,7 +97,7 @@ class Facts(shared.Facts):
 
     @cached_property
     def swaps_optimizer(self) -> float:
-        """1 where the optimizer is on NVMe."""
+        """1 where the optimizer is swapped to NVMe."""
         return where(self.optimizer_on(self.nvme) > 0, 1.0, 0.0)
 
     @cached_property

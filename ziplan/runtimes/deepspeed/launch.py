@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from ziplan.plan import Checkpointing
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
+from ziplan.runtimes.shared.train_py import trainable_lines
 
 PORT = 29500
 """torch.distributed's own default port."""
@@ -161,12 +162,16 @@ def _locked_memory(facts: Facts) -> list[str]:
 
 def _of_train_py(facts: Facts, trainer: str) -> list[str]:
     """What the user's train.py has to do for the plan to hold."""
-    checkpointing = _checkpointing_note(facts)
+    trained = trainable_lines(facts.workload.training)
+    if trained:
+        trained = ["In train.py, once the model is made and before the engine is:", *trained]
+    checkpointing = [*trained, *_checkpointing_note(facts)]
     if trainer == "huggingface":
         return [
             "In train.py, before the model is made, so that stage 3 partitions it as it is loaded:",
             "(args,) = HfArgumentParser(TrainingArguments).parse_json_file(sys.argv[1])",
             f"and then the model with dtype={DTYPES[facts.workload.precision]}.",
+            *trained,
         ]
     if trainer == "accelerate":
         return [

@@ -18,8 +18,8 @@ from ziplan.runtimes.deepspeed.knobs import SWAP_ALIGNMENT_ELEMENTS, SWAP_THRESH
 from ziplan.runtimes.runtime import total
 from ziplan.workload.model import Model
 
-GRADIENT_BYTES = 4
-"""Gradients are swapped out in fp32."""
+FP32_BYTES = 4
+"""Gradients, master weights and moments are swapped in fp32."""
 
 
 class Shards(NamedTuple):
@@ -44,7 +44,12 @@ def swaps_params(shard: float, param_bytes: float) -> float:
 
 def swaps_gradients(shard: float) -> float:
     """1 where all of a gradient shard of so many elements leaves the GPU, else 0."""
-    return where(GRADIENT_BYTES * shard >= SWAP_THRESHOLD_BYTES, 1.0, 0.0)
+    return where(FP32_BYTES * shard >= SWAP_THRESHOLD_BYTES, 1.0, 0.0)
+
+
+def swaps_states(sub_group: float) -> float:
+    """1 where the state of a sub-group of so many elements of one rank swaps, else 0."""
+    return where(FP32_BYTES * sub_group >= SWAP_THRESHOLD_BYTES, 1.0, 0.0)
 
 
 Sizes = tuple[tuple[int, int, bool], ...]

@@ -9,6 +9,7 @@ from ziplan.plan import Checkpointing, Plan
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.snippet import setup_module
 from ziplan.runtimes.fsdp.space import refusals
+from ziplan.runtimes.shared.train_py import trainable_lines
 from ziplan.workload.training import Workload
 
 MIXED = {"fp32": "no", "fp16": "fp16", "bf16": "bf16"}
@@ -69,6 +70,11 @@ def _yes(value: bool) -> str:
     return "true" if value else "false"
 
 
+def _prepared(f: Facts) -> list[str]:
+    lines = trainable_lines(f.workload.training)
+    return ["In train.py, before the model is sharded:", *lines] if lines else []
+
+
 def _launch(f: Facts) -> str:
     ranks, node = int(f.ranks), f.cluster.node
     where_to = f"--nproc_per_node {ranks}"
@@ -83,6 +89,7 @@ def _launch(f: Facts) -> str:
     return "\n".join(
         [
             "#!/usr/bin/env bash",
+            *(f"# {line}" for line in _prepared(f)),
             "# train.py calls fsdp_setup.setup(model). With accelerate instead:",
             "# accelerate launch --config_file accelerate_config.yaml train.py",
             "# Pinned memory above 1 MB at its exact size: PyTorch rounds up to a power of two otherwise.",
