@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 OperatorKind = Literal["linear", "embedding", "norm", "experts", "parameter"]
 
@@ -88,8 +88,7 @@ class Operator:
         return widest * self.experts * self.active_share
 
 
-@dataclass(frozen=True)
-class ActivationBytes:
+class ActivationBytes(NamedTuple):
     """Bytes that one layer keeps for backward, per token, as a range [low, high].
 
     Where layers differ this is their mean. The low end has fused kernels and no dropout, the

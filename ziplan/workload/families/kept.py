@@ -8,6 +8,7 @@ written, which keep fp32 copies and dropout masks. Adding a residual keeps nothi
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
+from typing import NamedTuple
 
 from ziplan.units import Precision
 from ziplan.workload.families.family import ELEMENT_BYTES, Attention
@@ -60,8 +61,7 @@ class Kept:
         )
 
 
-@dataclass(frozen=True)
-class Keep:
+class Keep(NamedTuple):
     """Answers what each operator keeps under one precision and one attention."""
 
     precision: Precision
