@@ -29,10 +29,10 @@ def _frozen(model: Model, parts: Frozen) -> Model:
     def change(operator: Operator) -> Layer:
         return (replace(operator, trainable=(operator.shared_with or operator.name) not in kept),)
 
-    changed = _changed(model, change)
-    if not changed.trainable_params:
+    rest = changed(model, change)
+    if not rest.trainable_params:
         raise ValueError("nothing is left to train: every parameter is frozen")
-    return changed
+    return rest
 
 
 def _named(name: str, part: str) -> bool:
@@ -60,10 +60,12 @@ def _with_adapters(model: Model, adapters: Adapters) -> Model:
             replace(new, name=operator.name + LORA_B, in_features=rank),
         )
 
-    return _changed(model, change)
+    return changed(model, change)
 
 
-def _changed(model: Model, change: Callable[[Operator], Layer]) -> Model:
+def changed(model: Model, change: Callable[[Operator], Layer]) -> Model:
+    """The model with each operator replaced by what `change` makes of it, wherever it stands."""
+
     def of(operators: Layer) -> Layer:
         return tuple(part for operator in operators for part in change(operator))
 

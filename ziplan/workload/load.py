@@ -5,9 +5,9 @@ Everything wrong with the files and the flags is raised together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files import dotted, validate
@@ -20,6 +20,9 @@ from ziplan.workload.model import Model
 from ziplan.workload.shapes import list_shapes
 from ziplan.workload.source import Source, open_source
 from ziplan.workload.training import Training, TrainingChoices, Workload
+
+if TYPE_CHECKING:
+    from ziplan.workload.companions import Companion
 
 __all__ = ["list_shapes", "load_model", "load_workload"]
 
@@ -38,12 +41,15 @@ def load_model(argument: str) -> Model:
 
 
 def load_workload(
-    argument: str, overrides: Mapping[str, object], precisions: Collection[str] = ()
+    argument: str,
+    overrides: Mapping[str, object],
+    precisions: Collection[str] = (),
+    companions: Sequence[str] = (),
 ) -> Workload:
-    """The model that `argument` names under its training settings.
+    """The model that `argument` names under its training settings, and the other models of its job.
 
-    `overrides` are the command line's settings (None: not given) and win over the file's.
-    `precisions` are the GPU's; empty means that they are not known.
+    `overrides` are the command line's settings (None: not given) and win over the file's, as
+    `companions` (ROLE=MODEL) do. `precisions` are the GPU's; empty means that they are not known.
     """
     problems = _Collected()
     flags = _Flags({key: _written(key, value) for key, value in overrides.items() if value is not None})
@@ -59,8 +65,20 @@ def load_workload(
     if model is None or training is None or precision is None:
         return problems.required(None)
     trained = problems.attempt(partial(settings.trained, model, training))
+    others = problems.attempt(partial(_companions, source, companions, training, precision))
     model = problems.required(trained)
-    return Workload(model, training, precision, kept_bytes(model, training.attention, precision))
+    kept = kept_bytes(model, training.attention, precision)
+    return Workload(model, training, precision, kept, others or ())
+
+
+def _companions(
+    source: Source, flags: Sequence[str], training: Training, precision: Precision
+) -> tuple[Companion, ...]:
+    if not flags and not source.companions():
+        return ()
+    from ziplan.workload.load_companions import load_companions  # few jobs have more than one model
+
+    return load_companions(source, flags, training, precision)
 
 
 class _Collected:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files import Document, dotted, read, suggested, validate
@@ -19,7 +19,10 @@ from ziplan.workload.model import Model
 from ziplan.workload.shapes import list_shapes, shape_config
 from ziplan.workload.training import TrainingChoices
 
-_MODEL_FILE_KEYS = {"model", "shape", "training"}
+if TYPE_CHECKING:
+    from ziplan.workload.model_file import CompanionEntry, ModelFile
+
+_MODEL_FILE_KEYS = {"model", "shape", "training", "companions"}
 
 
 class Source:
@@ -30,11 +33,20 @@ class Source:
 
     def training(self) -> TrainingChoices:
         """The training settings that the model.yaml states; none without one."""
-        if self.document is None:
-            return TrainingChoices()
-        from ziplan.workload.model_file import ModelFile  # only where there is one
+        return TrainingChoices() if self.document is None else _model_file(self.document).training
 
-        return validate(self.document, ModelFile).training
+    def companions(self) -> list[tuple[CompanionEntry, Keys]]:
+        """The other models of the job that the model.yaml states, each with its place there."""
+        if self.document is None or "companions" not in self.document.data:
+            return []
+        entries = _model_file(self.document).companions
+        return [(entry, ("companions", index)) for index, entry in enumerate(entries)]
+
+
+def _model_file(document: Document) -> ModelFile:
+    from ziplan.workload.model_file import ModelFile  # only where there is one
+
+    return validate(document, ModelFile)
 
 
 def open_source(argument: str) -> Source:
@@ -107,14 +119,12 @@ def _from_model_file(document: Document) -> Model:
     if isinstance(shape, dict):
         return _built(str(shape.get("name") or Path(document.name).stem), shape, document, ("shape",))
     if not isinstance(named, str):
-        from ziplan.workload.model_file import ModelFile  # only where there is one
-
-        validate(document, ModelFile)
-    return _referred(document, str(named))
+        _model_file(document)
+    return referred(document, str(named), ("model",))
 
 
-def _referred(document: Document, named: str) -> Model:
-    """The model that a model.yaml names: a shipped shape, or a config relative to the file."""
+def referred(document: Document, named: str, place: Keys) -> Model:
+    """The model that a model.yaml names at `place`: a shipped shape, or a config relative to the file."""
     config = shape_config(named)
     if config is not None:
         return _built(named, config, _Shipped(named))
@@ -122,8 +132,8 @@ def _referred(document: Document, named: str) -> Model:
     target = _config_document(path) if named.strip() else None
     if not named.strip() or (target is None and not _is(Path.exists, path)):
         problem = _unknown_name(named)
-        message = f"model: {problem.message}"
-        raise BadInput(document.problem(("model",), WRONG_VALUE, message, problem.help, problem.hint))
+        message = f"{dotted(place)}: {problem.message}"
+        raise BadInput(document.problem(place, WRONG_VALUE, message, problem.help, problem.hint))
     target = target or read(path)
     if not isinstance(target.data, dict):
         raise BadInput(target.problem((), WRONG_VALUE, "expected a mapping of keys to values"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
 
@@ -11,6 +11,9 @@ from ziplan.units import Precision
 from ziplan.workload.loading import Loading
 from ziplan.workload.model import ActivationBytes, Model, Operator
 from ziplan.workload.optimizers import PLANNED, OptimizerName
+
+if TYPE_CHECKING:
+    from ziplan.workload.companions import Companion
 
 
 class Settings(BaseModel):
@@ -83,7 +86,7 @@ class Frozen(Settings):
     frozen: tuple[str, ...] = Field(min_length=1)
 
 
-def _kind(value: object) -> str:
+def kind_of_trainable(value: object) -> str:
     """Which of the three a file or a flag means, so that only its problems are told."""
     if isinstance(value, dict | Settings):
         return "frozen" if isinstance(value, Frozen) or "frozen" in value else "adapters"
@@ -94,7 +97,7 @@ Trainable = Annotated[
     Annotated[Literal["all"], Tag("all")]
     | Annotated[Adapters, Tag("adapters")]
     | Annotated[Frozen, Tag("frozen")],
-    Discriminator(_kind),
+    Discriminator(kind_of_trainable),
 ]
 
 
@@ -133,6 +136,8 @@ class Workload:
     training: Training
     precision: Precision
     activations: ActivationBytes
+    companions: tuple[Companion, ...] = ()
+    """Models with engines of their own in the same job."""
 
     @property
     def trainable_params(self) -> int:
