@@ -17,14 +17,16 @@ numpy would start a thread for each core (ziplan multiplies no matrices), and py
 metadata of every installed package to find plugins (ziplan's records are for none).
 """
 
+OBJECTS_OF_A_FIT = 100_000
+"""More than an ordinary `fit` holds, modules included (77 thousand); what goes on for longer is collected."""
+
 
 def main() -> None:
     """Run ziplan and exit with its code; interrupted while it loads, exit 130 and say nothing."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    # A question is answered in less time than it takes to look for garbage among the modules: none
-    # is collected on the way, and at the end all that is left is not searched once more.
-    gc.disable()
+    # Modules are no garbage: they are not searched for it while they load, nor once more at the end.
+    gc.set_threshold(OBJECTS_OF_A_FIT)
     # Where a shell starts ziplan with interrupts ignored (`nohup`, `&`), they stay ignored.
     heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if heeded:
