@@ -1,0 +1,83 @@
+"""train_batch_size = micro-batch x accumulation x ranks, as DeepSpeed completes and checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ziplan.runtimes.deepspeed.reading.kinds import AUTO, written
+from ziplan.runtimes.deepspeed.reading.remarks import Notes
+
+GLOBAL, MICRO, STEPS = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+)
+
+
+class Batch(NamedTuple):
+    """Sequences per step over all ranks; sequences per rank and micro-step; micro-steps per step."""
+
+    train_batch_size: int
+    micro_batch_size: int
+    accumulation_steps: int
+
+
+def complete(values: Mapping[str, Any], ranks: float) -> tuple[Any, Any, Any]:
+    """`runtime/config.py:_set_batch_related_parameters`: what is missing, by whole division.
+
+    Raises what DeepSpeed raises: TypeError, ZeroDivisionError, AssertionError.
+    """
+    total, micro, steps = values.get(GLOBAL), values.get(MICRO), values.get(STEPS)
+    if total is not None and micro is not None and steps is not None:
+        return total, micro, steps
+    if total is not None and micro is not None:
+        return total, micro, total // micro // ranks
+    if total is not None and steps is not None:
+        return total, total // ranks // steps, steps
+    if micro is not None and steps is not None:
+        return micro * steps * ranks, micro, steps
+    if total is not None:
+        return total, total // ranks, 1
+    if micro is not None:
+        return micro * ranks, micro, 1
+    raise AssertionError(f"neither {GLOBAL} nor {MICRO} is given")
+
+
+def settled_batch(values: Mapping[str, Any], ranks: float, notes: Notes) -> Batch | None:
+    """The batch that the config states or implies, or None and the remark why there is none."""
+    stated = [name for name in (GLOBAL, MICRO, STEPS) if values.get(name) is not None]
+    at = (stated[0],) if stated else ()
+    try:
+        total, micro, steps = complete(values, ranks)
+        positive = total > 0 and micro > 0 and steps > 0
+        equal = total == micro * steps * ranks
+    except (TypeError, ZeroDivisionError):
+        for name in stated:
+            if not isinstance(values[name], int | float) or not values[name]:
+                _not_a_size(name, values[name], notes)
+        return None
+    except AssertionError as error:
+        notes.add("rejected", at, f"batch size: {error}", f'add "{MICRO}"')
+        return None
+    if not positive or not equal:
+        message = f"{GLOBAL} must be {MICRO} x {STEPS} x ranks, not {total} = {micro} x {steps} x {ranks:g}"
+        notes.add("rejected", at, message, _fitting(values, ranks))
+        return None
+    for name, value in ((GLOBAL, total), (MICRO, micro), (STEPS, steps)):
+        if values.get(name) is None:
+            notes.add("derived", at, f"{name} follows from the others and {ranks:g} ranks: {value:g}")
+    return Batch(int(total), int(micro), int(steps))
+
+
+def _not_a_size(name: str, value: Any, notes: Notes) -> None:
+    fix = "write a number, or let a trainer replace it" if value == AUTO else "write a number of at least 1"
+    notes.add("rejected", (name,), f"{name}: expected a whole number, not {written(value)}", fix)
+
+
+def _fitting(values: Mapping[str, Any], ranks: float) -> str:
+    """What would make the equation hold, two of the three as they are."""
+    micro, steps = values.get(MICRO), values.get(STEPS)
+    if isinstance(micro, int) and isinstance(steps, int):
+        return f"{GLOBAL} {micro * steps * ranks:g} fits them"
+    return f"make {GLOBAL} a multiple of what the ranks take in one micro-step, or leave it out"
