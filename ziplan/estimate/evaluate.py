@@ -45,8 +45,7 @@ def estimate(
     a grid leaves them out (`record=False`).
     """
     derivation = Derivation(record)
-    book = runtime.ledger(derivation, cluster, workload, plan)
-    segments = tuple(runtime.program(derivation, cluster, workload, plan))
+    book, segments = _of_the_job(derivation, cluster, workload, runtime, plan)
     return _estimated(derivation, cluster, workload, runtime, plan, book, segments)
 
 
@@ -106,6 +105,20 @@ def _estimated(
         derivation=derivation,
         **answer,
     )
+
+
+def _of_the_job(
+    derivation: Derivation, cluster: Cluster, workload: Workload, runtime: Runtime, plan: Plan
+) -> tuple[Ledger, tuple[Segment, ...]]:
+    """The ledger and the step: the runtime's own, with those of the other models where there are any."""
+    if not workload.companions:
+        book = runtime.ledger(derivation, cluster, workload, plan)
+        return book, tuple(runtime.program(derivation, cluster, workload, plan))
+    from ziplan.runtimes.shared.companions import engines, job_ledger, job_program  # few jobs have several
+
+    others = engines(runtime, cluster, workload, plan)
+    book = job_ledger(runtime.ledger, derivation, cluster, workload, plan, others)
+    return book, job_program(runtime, derivation, cluster, workload, plan, others)
 
 
 def _written_to_flash(cluster: Cluster) -> list[str]:

@@ -36,7 +36,7 @@ class Asked(NamedTuple):
 def load_companions(
     source: Source, flags: Sequence[str], training: Training, precision: Precision
 ) -> tuple[Companion, ...]:
-    """The companions that flags ask for, else those of the model.yaml; all that is wrong is raised together."""
+    """The companions that flags ask for, else those of the model.yaml; all problems are raised together."""
     problems: list[Problem] = []
     flagged = (_attempt(problems, partial(_of_flag, text)) for text in flags)
     asked = [each for each in flagged if each is not None]

@@ -64,11 +64,15 @@ def knobs(model: Model, plan: Plan, nvme: str | None) -> Knobs:
         max_live=maximum((1 + depth) * layer, largest),
         # Twice a layer keeps its parameters from recomputation to backward.
         reuse_distance=where(plan.activation_checkpointing == Checkpointing.FULL, 2.0 * layer, 0.0),
-        reduce_bucket=maximum(
-            minimum(float(largest_trained_tensor(model)), LARGEST_REDUCE_BUCKET), SMALLEST_REDUCE_BUCKET
-        ),
+        reduce_bucket=_reduce_bucket(model),
         params_on_nvme=on_nvme,
     )
+
+
+def _reduce_bucket(model: Model) -> float:
+    """Elements of the bucket that gradients are reduced in; an engine that only infers has none."""
+    largest = float(largest_trained_tensor(model))
+    return maximum(minimum(largest, LARGEST_REDUCE_BUCKET), SMALLEST_REDUCE_BUCKET) if largest else 0.0
 
 
 def largest_module(model: Model) -> int:
@@ -77,8 +81,8 @@ def largest_module(model: Model) -> int:
 
 
 def largest_trained_tensor(model: Model) -> int:
-    """Elements of the largest parameter tensor that has a gradient."""
-    return max(elements for elements, _, _ in model.trainable_tensors)
+    """Elements of the largest parameter tensor that has a gradient; 0 where none has."""
+    return max((elements for elements, _, _ in model.trainable_tensors), default=0)
 
 
 def played(model: Model, plan: Plan, settings: Knobs, measure: Callable[[Fetches, float], float]) -> float:

@@ -97,7 +97,7 @@ def largest_sub_group(model: Model, dp_degree: float, sub_group_params: float) -
     Tensors that are trained join in the order of the modules until the asked size is reached, so a sub-group
     overshoots by at most one shard.
     """
-    return each(lambda dp, size: max(_sub_groups(model, dp, size)), dp_degree, sub_group_params)
+    return each(lambda dp, size: max(_sub_groups(model, dp, size), default=0.0), dp_degree, sub_group_params)
 
 
 def sub_group_count(model: Model, dp_degree: float, sub_group_params: float) -> float:

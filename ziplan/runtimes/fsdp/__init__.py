@@ -12,11 +12,15 @@ from ziplan.runtimes.fsdp.traffic import program
 NAME = "fsdp"
 VERSION = "2.13"
 
+ONE_HOME = True
+"""`CPUOffloadPolicy` takes parameters, gradients and optimizer state of a model together."""
+
 SWAP_LIMIT: float | None = None
 SWAP_LIMIT_SOURCE = "FSDP2 has no NVMe offload"
 
 __all__ = [
     "NAME",
+    "ONE_HOME",
     "SWAP_LIMIT",
     "SWAP_LIMIT_SOURCE",
     "VERSION",

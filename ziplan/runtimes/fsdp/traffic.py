@@ -115,7 +115,8 @@ def _micro_step(f: Facts) -> Segment:
     ]
     others, others_trained = whole.all - first, trained.all - first_trained
     # A layer that backward does not reach is not gathered again, but the last one is: ahead, for the root.
-    reached = maximum(f.by_reach(lambda swept: swept.layers), 1 / f.workload.model.layer_count)
+    last = 1 / f.workload.model.layer_count if f.trained else 0.0
+    reached = maximum(f.by_reach(lambda swept: swept.layers), last)
     again = reached * whole.layers, reached * trained.layers
     copies = moves.copy_in("layers copied to the GPU in forward", others, others_trained)
     copies_again = moves.copy_in("layers copied to the GPU again in backward", *again)

@@ -78,7 +78,8 @@ def _working_set(
     parts = (
         (
             "activations",
-            float(model.layer_count),
+            # Without backward only what is alive inside one layer is there.
+            float(model.layer_count) if model.trainable_params else 1.0,
             full * checkpoint
             + selective * (acts.selective_low - acts.selective_frozen_inputs)
             + (1 - full - selective) * whole,
@@ -122,7 +123,10 @@ def _tokens(derivation: Derivation, workload: Workload, plan: Plan) -> float:
 def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Sequence[Segment]:
     """Everything of a micro-step at once; then the optimizer pass."""
     streamed = derivation.apply(
-        streamed_bytes_per_param, param_bytes_per_param=PARAM_BYTES, param_loads=PARAM_LOADS
+        streamed_bytes_per_param,
+        param_bytes_per_param=PARAM_BYTES,
+        # Without backward once.
+        param_loads=PARAM_LOADS if workload.model.trainable_params else 1.0,
     )
     climbed = derivation.apply(
         parameter_traffic,

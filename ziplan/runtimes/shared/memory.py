@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ziplan.laws.law import where
+from ziplan.laws.law import minimum, where
 from ziplan.laws.memory import activation_bytes, allocator_slack, logits_bytes
 from ziplan.runtimes.runtime import RUNNING, TRAINING, Ledger
 from ziplan.runtimes.shared.facts import FP32_BYTES, Facts
+from ziplan.workload.model import Model
 
 GPU_CONTEXT = (0.4e9, 1.2e9)
 """Bytes of a CUDA or HIP context with its loaded kernels, by GPU and library version."""
@@ -27,6 +28,10 @@ LOGIT_BYTES = (6.0, 14.0)
 """Per token and vocabulary entry, from a loss fused with its softmax (16-bit logits and one fp32 copy) to
 separate tensors: 16-bit logits, their fp32 copy, the log-softmax and its gradient."""
 
+INFERRED_LOGIT_BYTES = (2.0, 10.0)
+"""The same without backward, from 16-bit logits whose log-softmax is taken row by row (TRL,
+`selective_log_softmax`) to those with their fp32 copy and its log-softmax whole."""
+
 BATCH_KNOB = "micro_batch_size, sequence_length, activation_checkpointing"
 LOGITS_KNOB = "micro_batch_size, sequence_length, the vocabulary"
 
@@ -41,6 +46,9 @@ def add_activations(
     by them: modules that are written otherwise may keep them too.
     """
     acts, model = f.workload.activations, f.workload.model
+    if not model.trainable_params:
+        _add_inference(book, f)
+        return
     sequence = float(f.workload.training.sequence_length)
     # A layer without gradients keeps nothing, but its input where it is checkpointed.
     layers = float(model.layer_count) * (f.full + (1 - f.full) * f.by_reach(lambda swept: swept.layers))
@@ -55,10 +63,26 @@ def add_activations(
     again = [f.full * none + f.selective * score for none, score in zip(whole, scores, strict=True)]
     low, high = (_of_tokens(f, "one layer recomputed", 1.0, each) for each in again)
     book.add("recomputed layer", f.gpu, ("backward",), high, low=low, knob=BATCH_KNOB)
-    wide = [o.token_features for o in model.operators if o.block and o.kind in ("linear", "experts")]
-    flowing = _of_tokens(f, "gradients of activations in flight", 1.0, f.element * 2 * float(max(wide)))
+    flowing = _of_tokens(f, "gradients of activations in flight", 1.0, f.element * 2 * _widest(model))
     book.add("activation gradients", f.gpu, ("backward",), flowing, low=flowing / 2, knob=BATCH_KNOB)
     _add_scores(book, f)
+
+
+def _add_inference(book: Ledger, f: Facts) -> None:
+    """Without backward nothing is kept: what is alive inside one layer, from one module's tensors to all."""
+    acts, model = f.workload.activations, f.workload.model
+    whole = acts.none_high + acts.attention_scores_high * float(f.workload.training.sequence_length)
+    low, high = (
+        _of_tokens(f, "activations inside one layer", 1.0, each)
+        for each in (f.element * _widest(model), whole)
+    )
+    book.add("activations of one layer", f.gpu, ("forward",), high, low=minimum(low, high), knob=BATCH_KNOB)
+    _add_scores(book, f)
+
+
+def _widest(model: Model) -> float:
+    """Elements that go into and out of a layer's widest module, per token."""
+    return max(o.token_features for o in model.operators if o.block and o.kind in ("linear", "experts"))
 
 
 def _add_scores(book: Ledger, f: Facts) -> None:
@@ -90,6 +114,7 @@ def _of_tokens(f: Facts, label: str, layers: float, per_token: float, share: flo
 def add_logits(book: Ledger, f: Facts) -> None:
     """Logits and loss, and the logits that the model's output still holds during backward."""
     model = f.workload.model
+    infers = not model.trainable_params
     low, high, held = (
         f.derivation.apply(
             logits_bytes,
@@ -98,7 +123,7 @@ def add_logits(book: Ledger, f: Facts) -> None:
             vocab_size=model.logits_share * float(model.vocab_size),
             logit_bytes_per_token=per_token,
         )
-        for per_token in (*LOGIT_BYTES, f.element)
+        for per_token in (*(INFERRED_LOGIT_BYTES if infers else LOGIT_BYTES), f.element)
     )
     book.add("logits and loss", f.gpu, ("forward",), high, low=low, knob=LOGITS_KNOB)
     book.add("logits held by the output", f.gpu, ("backward",), held, low=0.0, knob=LOGITS_KNOB)
