@@ -35,6 +35,7 @@ def fit(
     optimizer: options.OptimizerOption = None,
     lora_rank: options.LoraRank = None,
     lora_targets: options.LoraTargets = None,
+    companion: options.CompanionOption = None,
     objective: options.ObjectiveOption = options.Objective.TIME,
     allow_tiling: options.TilingOption = False,
     explain: Annotated[bool, typer.Option("--explain", help="Print how every number came about.")] = False,
@@ -69,7 +70,16 @@ def fit(
         lora_rank=lora_rank,
         lora_targets=lora_targets,
     )
-    request = Request(model, cluster, runtime, tuple(set or ()), training, objective.value, allow_tiling)
+    request = Request(
+        model=model,
+        cluster=cluster,
+        runtime=runtime,
+        settings=tuple(set or ()),
+        training=training,
+        companions=tuple(companion or ()),
+        objective=objective.value,
+        allow_tiling=allow_tiling,
+    )
     as_json = json or format is options.Format.JSON
     answer = answer_to(request, with_alternatives=as_json or explain)
     files, written = _files(answer, out, emitting)

@@ -25,6 +25,7 @@ class Request(NamedTuple):
     runtime: str = "deepspeed"
     settings: tuple[str, ...] = ()
     training: Mapping[str, Any] = MappingProxyType({})
+    companions: tuple[str, ...] = ()
     objective: str = "time"
     allow_tiling: bool = False
 
@@ -59,7 +60,9 @@ def problem_of(request: Request) -> Problem:
     settings = _attempt(wrong, lambda: [_setting(text) for text in request.settings])
     cluster = _attempt(wrong, lambda: load_cluster(request.cluster, settings or []))
     precisions = tuple(cluster.node.gpu.peak_flops_per_s) if cluster else ()
-    workload = _attempt(wrong, lambda: load_workload(request.model, request.training, precisions))
+    workload = _attempt(
+        wrong, lambda: load_workload(request.model, request.training, precisions, request.companions)
+    )
     if runtime is None or cluster is None or workload is None or wrong:
         raise BadInput(*wrong)
     return Problem(

@@ -22,6 +22,7 @@ def limits(
     sequence_length: options.SequenceLength = None,
     global_batch_size: options.GlobalBatchSize = None,
     precision: options.PrecisionOption = None,
+    companion: options.CompanionOption = None,
     json: Annotated[bool, typer.Option("--json", help="As ziplan.limits/1.")] = False,
     output: options.OutputOption = None,
 ) -> None:
@@ -29,7 +30,8 @@ def limits(
     training = training_settings(
         sequence_length=sequence_length, global_batch_size=global_batch_size, precision=precision
     )
-    answer = answer_to(Request(model, cluster, runtime, tuple(set or ()), training))
+    request = Request(model, cluster, runtime, tuple(set or ()), training, tuple(companion or ()))
+    answer = answer_to(request)
     if json:
         from ziplan.report.json import dumps, limits_document
 

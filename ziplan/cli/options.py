@@ -183,6 +183,14 @@ LoraTargets = Annotated[
         help="Linears with adapters, as in q_proj,v_proj. Default: all-linear.",
     ),
 ]
+CompanionOption = Annotated[
+    list[str] | None,
+    _option(
+        "--companion",
+        metavar="ROLE=MODEL",
+        help="Another model of the job (reference, teacher, critic, reward). Repeatable.",
+    ),
+]
 ObjectiveOption = Annotated[Objective, _option("--objective", help="What to be best at. Default: time.")]
 TilingOption = Annotated[
     bool, _option("--allow-tiling", help="Let the plan ask for tiled linears, a change of the model's code.")

@@ -11,7 +11,7 @@ import numpy as np
 from ziplan.estimate.ceilings import limits, tier_tests
 from ziplan.estimate.fidelity import residuals
 from ziplan.estimate.rates import Rates
-from ziplan.estimate.result import Estimate, TierMemory
+from ziplan.estimate.result import Assumption, Estimate, TierMemory
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import UNKNOWN
 from ziplan.laws.counts import step_flops, tokens_per_step
@@ -32,6 +32,15 @@ A GPU's overheads are lines of the ledger, so nothing is held back there.
 
 HOUR = 3600.0
 
+ROLLOUTS = Assumption(
+    "time of rollouts",
+    0.0,
+    "s",
+    "assumed",
+    "not modelled: generating text, and scoring it with the models that are trained, come on top of a step",
+)
+"""Said where a job has models of RLHF or distillation, which may train on text that they generate."""
+
 MODEL_FLOPS = 6.0
 """FLOPs per parameter and token by the convention that counts no recomputation and no attention."""
 
@@ -45,7 +54,8 @@ def estimate(
     a grid leaves them out (`record=False`).
     """
     derivation = Derivation(record)
-    book, segments = _of_the_job(derivation, cluster, workload, runtime, plan)
+    book = ledger(derivation, cluster, workload, runtime, plan)
+    segments = _program(derivation, cluster, workload, runtime, plan)
     return _estimated(derivation, cluster, workload, runtime, plan, book, segments)
 
 
@@ -107,18 +117,28 @@ def _estimated(
     )
 
 
-def _of_the_job(
+def ledger(
     derivation: Derivation, cluster: Cluster, workload: Workload, runtime: Runtime, plan: Plan
-) -> tuple[Ledger, tuple[Segment, ...]]:
-    """The ledger and the step: the runtime's own, with those of the other models where there are any."""
+) -> Ledger:
+    """The runtime's ledger, with those of the other models of the job where there are any."""
     if not workload.companions:
-        book = runtime.ledger(derivation, cluster, workload, plan)
-        return book, tuple(runtime.program(derivation, cluster, workload, plan))
-    from ziplan.runtimes.shared.companions import engines, job_ledger, job_program  # few jobs have several
+        return runtime.ledger(derivation, cluster, workload, plan)
+    from ziplan.runtimes.shared.companions import engines, job_ledger  # few jobs have several models
 
     others = engines(runtime, cluster, workload, plan)
-    book = job_ledger(runtime.ledger, derivation, cluster, workload, plan, others)
-    return book, job_program(runtime, derivation, cluster, workload, plan, others)
+    return job_ledger(runtime.ledger, derivation, cluster, workload, plan, others)
+
+
+def _program(
+    derivation: Derivation, cluster: Cluster, workload: Workload, runtime: Runtime, plan: Plan
+) -> tuple[Segment, ...]:
+    """The runtime's step, and after it those of the other models."""
+    if not workload.companions:
+        return tuple(runtime.program(derivation, cluster, workload, plan))
+    from ziplan.runtimes.shared.companions import engines, job_program
+
+    others = engines(runtime, cluster, workload, plan)
+    return job_program(runtime, derivation, cluster, workload, plan, others)
 
 
 def _written_to_flash(cluster: Cluster) -> list[str]:
@@ -177,7 +197,7 @@ def _details(
         "busy": _busy(rates, segments),
         "traffic": traffic,
         "tiers": tests,
-        "assumptions": tuple(rates.assumptions.values()),
+        "assumptions": (*rates.assumptions.values(), *([ROLLOUTS] if workload.companions else [])),
         "unknown": _unknown(rates, segments),
         "interval": (low, high),
         "interval_source": source,

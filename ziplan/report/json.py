@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ziplan.estimate import Assumption, Estimate, Limits, TierMemory, TierTest
 from ziplan.hardware.cluster import Cluster
@@ -23,6 +23,9 @@ from ziplan.report.inputs import values
 from ziplan.runtimes.runtime import PHASES, Line
 from ziplan.solve.problem import Answer, Binding
 from ziplan.workload.model import Model
+
+if TYPE_CHECKING:
+    from ziplan.workload.companions import Companion
 
 Document = dict[str, Any]
 
@@ -132,6 +135,7 @@ def problem_of(answer: Answer) -> Document:
         "params": int(problem.workload.model.params),
         "active_params": int(problem.workload.model.active_params),
         "trainable_params": int(problem.workload.trainable_params),
+        "companions": [companion_object(each) for each in problem.workload.companions],
         "cluster": problem.cluster.label,
         "gpu_count": problem.cluster.gpu_count,
         "runtime": problem.runtime.NAME,
@@ -139,6 +143,18 @@ def problem_of(answer: Answer) -> Document:
         "objective": problem.objective,
         "sequence_length_tokens": training.sequence_length,
         "precision": problem.workload.precision,
+    }
+
+
+def companion_object(companion: Companion) -> Document:
+    """Another model of the job."""
+    return {
+        "role": companion.name,
+        "model": companion.model.name,
+        "params": int(companion.model.params),
+        "active_params": int(companion.model.active_params),
+        "trainable_params": int(companion.model.trainable_params),
+        "offload": companion.offload,
     }
 
 

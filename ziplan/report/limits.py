@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ziplan.estimate import Limits
 from ziplan.report.figures import tokens_per_rank
 from ziplan.report.lines import Line, line, wrapped
-from ziplan.report.phrases import size_words
+from ziplan.report.phrases import job_words
 from ziplan.report.table import Column, table
 from ziplan.solve.problem import Answer
 from ziplan.units import counted, show, show_duration
@@ -19,7 +19,7 @@ def limits_text(answer: Answer, width: int) -> list[Line]:
     model, ceilings = best.workload.model, best.limits
     runtime = answer.problem.runtime
     gpus = counted(best.cluster.gpu_count, "GPU")
-    what = f"{model.name} ({size_words(best.workload)}) on {best.cluster.label} ({gpus}), {runtime.NAME}"
+    what = f"{job_words(best.workload)} on {best.cluster.label} ({gpus}), {runtime.NAME}"
     notes = [part for note in model.notes for part in wrapped(f"note: {note}", width)]
     head = [*wrapped(f"{what} {runtime.VERSION}".rstrip(), width), *notes, line()]
     if ceilings is None:

@@ -8,6 +8,7 @@ from ziplan.report.figures import placement_of, whole
 from ziplan.report.lines import GLUE, glued
 from ziplan.solve.problem import Binding
 from ziplan.units import counted, show, show_duration
+from ziplan.workload.model import Model
 from ziplan.workload.training import Workload
 
 
@@ -26,14 +27,24 @@ def spread(low: float, high: float, unit: str) -> str:
     return glued(f"{number} to {last}" if last.endswith(GLUE + written) else f"{first} to {last}")
 
 
-def size_words(workload: Workload) -> str:
+def job_words(workload: Workload) -> str:
+    """The models of a job with their sizes, the trained one first: "a (7 Gparam) + reference b (...)"."""
+    words = [f"{workload.model.name} ({size_words(workload.model)})"]
+    for each in workload.companions:
+        trained = ", trained" if each.model.trainable_params == each.model.params else ""
+        words.append(f"{each.name} {each.model.name} ({size_words(each.model)}{trained})")
+    return " + ".join(words)
+
+
+def size_words(model: Model) -> str:
     """How large a model is: all parameters, and those of a token and those trained where they are fewer."""
-    model = workload.model
     words = [shown(model.params, "param")]
     if model.active_params != model.params:
         words.append(f"{shown(model.active_params, 'param')} active per token")
-    if workload.trainable_params != model.params:
-        words.append(f"{shown(workload.trainable_params, 'param')} trained")
+    if not model.trainable_params:
+        words.append("frozen")
+    elif model.trainable_params != model.params:
+        words.append(f"{shown(model.trainable_params, 'param')} trained")
     return ", ".join(words)
 
 

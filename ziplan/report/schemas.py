@@ -61,11 +61,20 @@ PLAN = record(
     param_buffer_count=COUNT,
     optimizer_buffer_count=COUNT,
 )
+COMPANION = record(
+    role=TEXT,
+    model=TEXT,
+    params=COUNT,
+    active_params=COUNT,
+    trainable_params=COUNT,
+    offload={"enum": ["auto", "none", "cpu"]},
+)
 PROBLEM = record(
     model=TEXT,
     params=COUNT,
     active_params=COUNT,
     trainable_params=COUNT,
+    companions=some(COMPANION),
     cluster=TEXT,
     gpu_count=COUNT,
     runtime=TEXT,

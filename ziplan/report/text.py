@@ -22,11 +22,11 @@ from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.page import Block, Paragraph, laid_out
 from ziplan.report.phrases import (
     binding_words,
+    job_words,
     money,
     placement_words,
     plan_words,
     shown,
-    size_words,
     spread,
 )
 from ziplan.report.tiers import tier_table
@@ -83,9 +83,8 @@ def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
 
 def _headline(answer: Answer, width: int) -> list[Line]:
     best, runtime = answer.best, answer.problem.runtime
-    model = best.workload.model
     what = (
-        f"{model.name} ({size_words(best.workload)}) on {best.cluster.label} "
+        f"{job_words(best.workload)} on {best.cluster.label} "
         f"({counted(best.cluster.gpu_count, 'GPU')}), {runtime.NAME} {runtime.VERSION}".rstrip()
     )
     verdict = best.verdict.replace("_", " ")
@@ -130,7 +129,9 @@ def _time(estimate: Estimate) -> list[Paragraph]:
         return [Paragraph("step", f"if it fitted: {rates}")]
     terms = sorted(estimate.terms.items(), key=lambda term: -term[1])
     parts = [f"{name} {shown(time, 's')}" for name, time in terms if time > TERM_SHARE * estimate.step_time]
-    return [Paragraph("step", rates), Paragraph("", "= " + " + ".join(parts))]
+    aside = [Paragraph("", "without rollouts: the time of generating text is not modelled")]
+    told = [Paragraph("step", rates), Paragraph("", "= " + " + ".join(parts))]
+    return told + aside * bool(estimate.workload.companions)
 
 
 def _hidden(estimate: Estimate) -> list[Paragraph]:

@@ -117,7 +117,9 @@ def _of_flag(text: str) -> Asked:
             return open_source(entry.model).model()
         except BadInput as error:
             told = [
-                each if each.line or each.file else flag.problem((), each.code, each.message, each.help)
+                each
+                if each.line or each.file
+                else flag.problem((), each.code, each.message, each.help, each.hint)
                 for each in error.problems
             ]
             raise BadInput(*told) from None

@@ -15,7 +15,7 @@ from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.gpu import gpu_ledger
 from ziplan.runtimes.deepspeed.knobs import played
 from ziplan.runtimes.deepspeed.shards import sub_group_count
-from ziplan.runtimes.runtime import RUNNING, Axis
+from ziplan.runtimes.runtime import RUNNING, Axis, Ledger
 from ziplan.workload.training import Workload
 
 SUB_GROUPS = (1e9, 1e8, 1e7)
@@ -110,7 +110,7 @@ def _share_of_host(facts: Facts) -> Placement:
     which it just fits follows from the need at any other one. It acts on whole sub-groups.
     """
     placement, capacity = facts.plan.placement, facts.cluster.node.tiers[facts.gpu].capacity
-    book = gpu_ledger(facts)
+    book = _gpu_of_the_job(facts)
     lacking = maximum(*(book.need(facts.gpu, phase)[1] for phase in RUNNING)) - capacity
     whole = facts.states * facts.trained / facts.plan.dp_degree
     groups = sub_group_count(facts.workload.model, facts.plan.dp_degree, facts.plan.sub_group_params)
@@ -121,6 +121,19 @@ def _share_of_host(facts: Facts) -> Placement:
     assert facts.host
     homes = {**placement.optimizer, facts.host: host, facts.gpu: gpu}
     return replace(placement, grads=homes, optimizer=homes)
+
+
+def _gpu_of_the_job(facts: Facts) -> Ledger:
+    """The lines of one GPU's memory, those of the models beside the trained one included."""
+    if not facts.workload.companions:
+        return gpu_ledger(facts)
+    from ziplan.runtimes.shared.companions import engines_of, job_ledger  # few jobs have several models
+
+    def of_gpu(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
+        return gpu_ledger(Facts(derivation, cluster, workload, plan))
+
+    others = engines_of(settle, facts.cluster, facts.workload, facts.plan)
+    return job_ledger(of_gpu, facts.derivation, facts.cluster, facts.workload, facts.plan, others)
 
 
 def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
