@@ -6,7 +6,7 @@ Amounts are scalars for one plan and arrays for a grid of plans (statically `flo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation, Step
 from ziplan.plan import Plan
 from ziplan.workload.training import Workload
+
+if TYPE_CHECKING:
+    from ziplan.runtimes.schedule import Schedule
 
 PHASES = ("load", "init", "forward", "backward", "step", "save")
 ALWAYS = PHASES
@@ -144,6 +147,9 @@ class Runtime(Protocol):
         self, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan
     ) -> Sequence[Segment]:
         """The step as segments of resource demands."""
+
+    def step_schedule(self, cluster: Cluster, workload: Workload, plan: Plan, **options: Any) -> Schedule:
+        """The step piece by piece: what follows what, and which buffers it holds; for the simulator."""
 
     def emit(
         self, cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = ..., trainer: str = ...

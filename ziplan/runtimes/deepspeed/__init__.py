@@ -3,10 +3,20 @@
 What is true of the version named here was read from its source and met by running it.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from ziplan.runtimes.deepspeed.config import emit
 from ziplan.runtimes.deepspeed.memory import ledger
 from ziplan.runtimes.deepspeed.space import axes, refusals, settle
 from ziplan.runtimes.deepspeed.traffic import program
+
+if TYPE_CHECKING:
+    from ziplan.hardware.cluster import Cluster
+    from ziplan.plan import Plan
+    from ziplan.runtimes.schedule import Schedule
+    from ziplan.workload.training import Workload
 
 NAME = "deepspeed"
 VERSION = "0.19.8"
@@ -21,6 +31,14 @@ unrelated machine: the limit is the software's.
 
 SWAP_LIMIT_SOURCE = "arXiv:2403.06664 figures 9 and 10: one process, 6 to 10 drives"
 
+
+def step_schedule(cluster: Cluster, workload: Workload, plan: Plan, **options: Any) -> Schedule:
+    """The step module by module (`schedule.schedule`), imported when a step is played."""
+    from ziplan.runtimes.deepspeed.schedule import schedule
+
+    return schedule(cluster, workload, plan, **options)
+
+
 __all__ = [
     "NAME",
     "SWAP_LIMIT",
@@ -32,4 +50,5 @@ __all__ = [
     "program",
     "refusals",
     "settle",
+    "step_schedule",
 ]

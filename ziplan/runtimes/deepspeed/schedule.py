@@ -1,0 +1,357 @@
+"""DeepSpeed's step, module by module, as its coordinator fetches and releases.
+
+Source: DeepSpeed 0.19.8, `runtime/zero/partitioned_param_coordinator.py` (`fetch_sub_module`,
+`release_sub_module`), `runtime/zero/stage3.py` (`reduce_independent_p_g_buckets_and_remove_grads`,
+`partition_grads`, `step`), `runtime/activation_checkpointing/offload_activations.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ziplan.errors import BadInput
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.law import Derivation
+from ziplan.plan import Plan
+from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.fetches import Policy, Tensor, Visit, fetches
+from ziplan.runtimes.deepspeed.fetches import _Coordinator as Coordinator
+from ziplan.runtimes.deepspeed.fetches import _visits as visits
+from ziplan.runtimes.deepspeed.knobs import PERSISTENCE_THRESHOLD, REENTRANT
+from ziplan.runtimes.deepspeed.shards import shards
+from ziplan.runtimes.deepspeed.traffic import program
+from ziplan.runtimes.deepspeed.update import OPTIMIZER_BUFFERS, update
+from ziplan.runtimes.schedule import Buffers, Held, Parts, Schedule, Stage, Work, Works, shares
+from ziplan.runtimes.shared.sweeps import Module, modules
+from ziplan.workload.training import Workload
+
+GATHERED, SWAPPED_IN = "gathered parameters", "parameter swap buffers"
+
+REDUCES_UNDER_WAY = 2
+"""Buckets whose reduction the Python thread leaves behind (`stage3.py:max_param_reduce_events`)."""
+
+STASHED_CHECKPOINTS = 2
+"""Activation checkpoints that are copied out at once (`offload_activations.py:max_fwd_stash_count`)."""
+
+CONVENTIONS = (
+    "the Python thread is at the module that the GPU computes: what a module lacks, and what is read "
+    "ahead in it, is asked for when the module before has computed",
+    "reads of parameters from NVMe and their copies to the GPU hold the Python thread, one after the other; "
+    "gathers follow on a stream of their own",
+    "gradients are reduced and copied in buckets on one stream beside backward; a micro-step ends when "
+    "that stream is empty",
+    "attention's own products are spread over the matrices of its layer",
+)
+
+
+def schedule(
+    cluster: Cluster,
+    workload: Workload,
+    plan: Plan,
+    owner_broadcast: bool = False,
+    over_the_turn: bool = True,
+) -> Schedule:
+    """The step of one rank; DeepSpeed's stage 3 knows neither owners nor a prefetch that stops."""
+    if owner_broadcast or not over_the_turn:
+        raise BadInput.of(
+            "DeepSpeed fetches as its coordinator does, there is nothing to choose",
+            help="owner-broadcast and a prefetch that stops at the turn are played with the ideal runtime",
+        )
+    facts = Facts(Derivation(record=False), cluster, workload, plan)
+    micro_step, boundary, optimizer, afterwards = program(facts.derivation, cluster, workload, plan)
+    trace = _Trace(facts, Parts(micro_step).of("compute", "gpu", 1.0))
+    stages = [
+        Stage(
+            "last micro-step", 1, lambda _: _Written(facts, trace, Parts(micro_step), Parts(boundary)).all()
+        ),
+        Stage("optimizer step", 1, lambda _: update(facts, Parts(optimizer), Parts(afterwards))),
+    ]
+    if plan.accumulation_steps > 1:
+        before = int(plan.accumulation_steps) - 1
+        stages.insert(
+            0, Stage("micro-step", before, lambda _: _Written(facts, trace, Parts(micro_step)).all())
+        )
+    return Schedule(tuple(stages), tuple(_buffers(facts, trace)), CONVENTIONS)
+
+
+def _buffers(facts: Facts, trace: _Trace) -> Iterable[Buffers]:
+    plan = facts.plan
+    yield Buffers(GATHERED, trace.peak_live * facts.element, "B", gauge=True)
+    yield Buffers(SWAPPED_IN, plan.param_buffer_count if facts.params_on(facts.nvme) else 0.0)
+    yield Buffers(OPTIMIZER_BUFFERS, plan.optimizer_buffer_count if facts.swaps_optimizer else 0.0)
+
+
+class _Fetch(NamedTuple):
+    """One call of the coordinator: so many elements gathered, shard elements read from NVMe, tensors read."""
+
+    names: tuple[Tensor, ...]
+    elements: float
+    read: float
+    swapped: float
+
+
+class _Stop(NamedTuple):
+    """What happens at one visit: fetches asked for, FLOPs, what is let go after it, gradients made."""
+
+    name: str
+    layer: int
+    forward: bool
+    flops: float
+    needs: tuple[Tensor, ...]
+    fetches: tuple[_Fetch, ...]
+    freed: float
+    freed_buffers: float
+    gradients: tuple[int, ...]
+
+
+class _Logged(Coordinator):
+    """The coordinator, telling at each visit what it asked for and what it let go."""
+
+    def __init__(self, order: Sequence[Visit], policy: Policy) -> None:
+        super().__init__(order, policy)
+        self.asked: list[tuple[Tensor, ...]] = []
+        self.let_go: set[Tensor] = set()
+
+    def visit(self, step: int) -> None:
+        """Reach one module, with a fresh log."""
+        self.asked, self.let_go = [], set()
+        super().visit(step)
+
+    def _gather(self, fetched: Sequence[Tensor]) -> None:
+        """Note a fetch."""
+        super()._gather(fetched)
+        if fetched:
+            self.asked.append(tuple(fetched))
+
+    def _release(self, names: set[Tensor]) -> None:
+        """Note what is let go."""
+        super()._release(names)
+        self.let_go |= names
+
+
+class _Trace:
+    """A micro-step as a list of visits, worked out once."""
+
+    def __init__(self, f: Facts, flops: float) -> None:
+        model, plan = f.workload.model, f.plan
+        self.facts = f
+        mode = int(plan.activation_checkpointing)
+        order = visits(model.sections, [section.repeat for section in model.sections], mode, REENTRANT)
+        rows = modules(f, flops)
+        known = {(m.operator.name, m.copy): m for row in rows for m in row}
+        count = sum(len(row) for row in rows)
+        self.peak_live, self._sizes = 0.0, dict[int, tuple[float, float]]()
+        if plan.zero_stage >= 3:
+            policy = Policy(
+                f.knobs.prefetch_bucket, f.knobs.max_live, f.knobs.reuse_distance, PERSISTENCE_THRESHOLD
+            )
+            self.peak_live = fetches(model, mode, REENTRANT, policy).peak_live
+            coordinator: _Logged | None = _Logged(order, policy)
+        else:
+            coordinator = None
+        computed = _computed(order, known, count)
+        self.stops = [
+            self._stop(step, visit, known, computed[step], step < count, coordinator)
+            for step, visit in enumerate(order)
+        ]
+
+    def _stop(
+        self,
+        step: int,
+        visit: Visit,
+        known: dict[tuple[str, int], Module],
+        computed: tuple[str, float],
+        forward: bool,
+        coordinator: _Logged | None,
+    ) -> _Stop:
+        module = known[visit.operator.name, visit.copy]
+        sweep, flops = computed
+        asked: tuple[_Fetch, ...] = ()
+        needs: tuple[Tensor, ...] = ()
+        freed = buffers = 0.0
+        if coordinator is not None:
+            coordinator.visit(step)
+            asked = tuple(self._fetch(coordinator, names) for names in coordinator.asked)
+            needs = tuple(coordinator.modules[step])
+            freed = sum(coordinator.sizes[name] for name in coordinator.let_go) * self.facts.element
+            buffers = sum(self._shard(coordinator.sizes[name])[1] for name in coordinator.let_go)
+        trained = sweep == "backward" and visit.operator.trainable
+        return _Stop(
+            f"{module.name} {sweep}",
+            module.layer,
+            forward,
+            flops,
+            needs,
+            asked,
+            freed,
+            buffers,
+            visit.operator.tensors if trained else (),
+        )
+
+    def _fetch(self, coordinator: _Logged, names: tuple[Tensor, ...]) -> _Fetch:
+        sizes = [coordinator.sizes[name] for name in names]
+        swapped = [self._shard(size) for size in sizes]
+        return _Fetch(names, sum(sizes), sum(read for read, _ in swapped), sum(one for _, one in swapped))
+
+    def _shard(self, elements: int) -> tuple[float, float]:
+        """(elements of a tensor's shard that are read from NVMe, 1 where it has a buffer for that)."""
+        if elements not in self._sizes:
+            f = self.facts
+            swappable = shards(((elements, 1, True),), f.plan.dp_degree, f.element).swappable_params
+            read = float(swappable) if f.params_on(f.nvme) else 0.0
+            self._sizes[elements] = read, float(read > 0)
+        return self._sizes[elements]
+
+
+def _computed(
+    order: Sequence[Visit], known: dict[tuple[str, int], Module], forward: int
+) -> list[tuple[str, float]]:
+    """(sweep, FLOPs) of every visit: the last one after forward is backward's, one before it recomputes."""
+    computed = [("forward", known[v.operator.name, v.copy].forward) for v in order[:forward]]
+    again = order[forward:]
+    visited = Counter((v.operator.name, v.copy) for v in again if v.left)
+    left = dict(visited)
+    for visit in again:
+        key = visit.operator.name, visit.copy
+        module = known[key]
+        if not visit.left:
+            # Backward is in the last module of a layer while the layer is recomputed.
+            computed.append(("backward begins", 0.0))
+            continue
+        left[key] -= 1
+        if left[key]:
+            computed.append(("recompute", module.recompute))
+        elif module.backward or not module.recompute:
+            alone = module.recompute if visited[key] == 1 else 0.0
+            computed.append(("backward", module.backward + alone))
+        else:
+            computed.append(("recompute", module.recompute))
+    return computed
+
+
+class _Written:
+    """Writes one micro-step down; with `boundary` the last one, whose gradients go to the optimizer."""
+
+    def __init__(self, f: Facts, trace: _Trace, parts: Parts, boundary: Parts | None = None) -> None:
+        self.f, self.stops, self.parts, self.boundary = f, trace.stops, parts, boundary
+        self.works = Works()
+        self.before = -1
+        self.gathered: dict[Tensor, int] = {}
+        self.bucket: list[int] = []
+        self.reduced: list[int] = []
+        self.waits: list[int] = []
+        self.stashed: list[int] = []
+        self.out, self.back = f"{f.host}.write", f"{f.host}.read"
+        self.read_from = f"{f.nvme}.swap_read"
+        asked = [fetch for stop in self.stops for fetch in stop.fetches]
+        self.elements = sum(fetch.elements for fetch in asked)
+        self.read = sum(fetch.read for fetch in asked)
+        made = {size for stop in self.stops for size in stop.gradients}
+        self.swapped = {size: self._swapped_gradients(size) for size in made}
+        self.gradients = sum(sum(stop.gradients) for stop in self.stops)
+        self.written = sum(self.swapped[size] for stop in self.stops for size in stop.gradients)
+        self.flops = shares([stop.flops for stop in self.stops])
+
+    def all(self) -> Sequence[Work]:
+        """The work of the micro-step."""
+        last = len(self.stops) - 1
+        for place, stop in enumerate(self.stops):
+            begins = place == 0 or self.stops[place - 1].layer != stop.layer
+            ends = place == last or self.stops[place + 1].layer != stop.layer
+            self._visit(place, stop, begins, ends)
+        self._flush()
+        for parts in (self.parts, self.boundary):
+            for demand in parts.rest() if parts is not None else ():
+                self.works.add("after backward", *demand, (self.before,), line="reduce")
+        return self.works.all
+
+    def _visit(self, place: int, stop: _Stop, begins: bool, ends: bool) -> None:
+        """One module: what it fetches, what it waits for, what it computes, what leaves with it."""
+        for fetch in stop.fetches:
+            self._fetch(stop, fetch)
+        waits = {self.gathered[name] for name in stop.needs if name in self.gathered}
+        if begins and not stop.forward and stop.layer >= 0:
+            waits |= self._checkpoint(stop, self.back, {self.before})
+        freed: Held = ((GATHERED, stop.freed), (SWAPPED_IN, stop.freed_buffers)) if stop.freed else ()
+        if waits or self.waits or freed or stop.flops or stop.gradients:
+            self.before = self.works.add(
+                stop.name,
+                "compute",
+                "gpu",
+                self.parts.of("compute", "gpu", self.flops[place]),
+                {self.before, *waits, *self.waits},
+                gives=freed,
+            )
+            self.waits = []
+        if ends and stop.forward and stop.layer >= 0:
+            self.stashed += self._checkpoint(stop, self.out, {self.before})
+            self.waits += self.stashed[: -STASHED_CHECKPOINTS or None][-1:]
+        for elements in stop.gradients:
+            if sum(self.bucket) + elements > self.f.knobs.reduce_bucket:
+                self._flush()
+            self.bucket.append(elements)
+        self.ready = self.before
+
+    def _fetch(self, stop: _Stop, fetch: _Fetch) -> None:
+        """A shard's way: read from NVMe, copied to the GPU, gathered; asked for when the GPU gets here."""
+        held = ((GATHERED, fetch.elements * self.f.element), (SWAPPED_IN, fetch.swapped))
+        asked = self.works.mark(stop.name, (self.before,), takes=held)
+        share = fetch.elements / self.elements
+        if fetch.read:
+            amount = self.parts.of("parameter read", self.read_from, fetch.read / self.read)
+            asked = self.works.add(
+                stop.name, "parameter read", self.read_from, amount, (asked,), line="thread"
+            )
+        copied = self.parts.of("parameter copy", self.back, share)
+        if copied:
+            asked = self.works.add(stop.name, "parameter copy", self.back, copied, (asked,), line="thread")
+        amount = self.parts.of("gather", "gather", share)
+        asked = self.works.add(stop.name, "gather", "gather", amount, (asked,), line="gather")
+        self.gathered.update(dict.fromkeys(fetch.names, asked))
+
+    def _checkpoint(self, stop: _Stop, resource: str, after: set[int]) -> set[int]:
+        """A layer's checkpoint on its way to the host or back, on a stream of its own."""
+        share = 1 / self.f.workload.model.layer_count
+        amount = self.parts.of("activation copy", resource, share)
+        if not amount:
+            return set()
+        return {
+            self.works.add(
+                stop.name, "activation copy", resource, amount, after, line=f"checkpoints {resource}"
+            )
+        }
+
+    def _flush(self) -> None:
+        """Reduce what is in the bucket and bring its shards to where they are kept."""
+        if not self.bucket:
+            return
+        share, name = sum(self.bucket) / self.gradients, f"bucket {len(self.reduced)}"
+        self._reduced(name, self.parts, "gradient reduce", "gather", share)
+        for resource in (self.out, self.back):
+            self._reduced(name, self.parts, "gradient copy", resource, share)
+        if self.boundary is not None and self.f.plan.zero_stage >= 2:
+            last = self._reduced(name, self.boundary, "gradient copy", self.out, share)
+            written = sum(self.swapped[size] for size in self.bucket)
+            if written:
+                resource = f"{self.f.nvme}.swap_write"
+                amount = self.boundary.of("gradient write", resource, written / self.written)
+                self.works.add(name, "gradient write", resource, amount, last, line="gradients to NVMe")
+        self.reduced += self.works.last("reduce")
+        self.waits += self.reduced[: -REDUCES_UNDER_WAY - 1][-1:]
+        self.bucket = []
+
+    def _reduced(self, name: str, parts: Parts, term: str, resource: str, share: float) -> tuple[int, ...]:
+        """A piece of work on the stream that reduces, where there is any."""
+        amount = parts.of(term, resource, share)
+        if amount:
+            self.works.add(name, term, resource, amount, (self.ready,), line="reduce")
+        return self.works.last("reduce")
+
+    def _swapped_gradients(self, elements: int) -> float:
+        """Elements of the fp32 gradient of a tensor's shard that swap."""
+        f = self.f
+        if not f.swaps_optimizer:
+            return 0.0
+        return float(shards(((elements, 1, True),), f.plan.dp_degree, f.element).swappable_gradients)

@@ -1,0 +1,203 @@
+"""FSDP2's step, group by group: one `fully_shard` a layer and one of the root.
+
+Source: PyTorch 2.13, `torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py` (`unshard`,
+`wait_for_unshard`, `_backward_prefetch`, `post_backward`), `_fsdp_state.py`
+(`_root_pre_forward`, `_root_post_backward_final_callback`), `_fsdp_collectives.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ziplan.errors import BadInput
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.law import Derivation
+from ziplan.plan import Plan
+from ziplan.runtimes.fsdp.facts import Facts
+from ziplan.runtimes.fsdp.traffic import program
+from ziplan.runtimes.schedule import Parts, Schedule, Stage, Work, Works, shares
+from ziplan.runtimes.shared.facts import FP32_BYTES
+from ziplan.runtimes.shared.sweeps import Module, modules
+from ziplan.workload.training import Workload
+
+GROUPS_AHEAD = 2
+"""In forward a group's gather waits for the group two before it to be copied out (`wait_for_unshard`)."""
+
+CONVENTIONS = (
+    "in forward a layer's copy and gather begin when the layer two before it begins to compute, in backward "
+    "when the one after it does",
+    "gathers and reduce-scatters share one communicator and take turns in the order in which they are issued",
+    "backward goes on when the reduction before the last is done; where gradients are added on the host, "
+    "when they are added",
+    "attention's own products are spread over the matrices of its layer",
+)
+
+
+def schedule(
+    cluster: Cluster,
+    workload: Workload,
+    plan: Plan,
+    owner_broadcast: bool = False,
+    over_the_turn: bool = True,
+) -> Schedule:
+    """The step of one rank; FSDP2 prefetches as it does, and shards every tensor over all ranks."""
+    if owner_broadcast or not over_the_turn:
+        raise BadInput.of(
+            "FSDP2 gathers as it does, there is nothing to choose",
+            help="owner-broadcast and a prefetch that stops at the turn are played with the ideal runtime",
+        )
+    facts = Facts(Derivation(record=False), cluster, workload, plan)
+    micro_step, optimizer = program(facts.derivation, cluster, workload, plan)
+    units = _units(modules(facts, Parts(micro_step).of("compute", "gpu", 1.0)))
+    first = Stage(
+        "first micro-step", 1, lambda _: _Written(facts, Parts(micro_step), units, adds=False).all()
+    )
+    others = Stage(
+        "micro-step",
+        int(plan.accumulation_steps) - 1,
+        lambda _: _Written(facts, Parts(micro_step), units, adds=True).all(),
+    )
+    update = Stage("optimizer step", 1, lambda _: _update(Parts(optimizer)))
+    return Schedule((first, *([others] if others.repeats else []), update), (), CONVENTIONS)
+
+
+class _Unit(NamedTuple):
+    """A layer, or a stretch of the root's own modules; bytes are those that are copied from the host."""
+
+    name: str
+    place: int
+    layer: int
+    params: float
+    trained: float
+    forward: float
+    backward: float
+
+    def copied(self, frozen_bytes: float) -> float:
+        """Bytes as they are held on the host: in fp32 what is trained."""
+        return FP32_BYTES * self.trained + frozen_bytes * (self.params - self.trained)
+
+
+def _units(rows: Sequence[Sequence[Module]]) -> list[_Unit]:
+    return [
+        _Unit(
+            f"layer {row[0].layer}" if row[0].layer >= 0 else row[0].name,
+            place,
+            row[0].layer,
+            float(sum(module.operator.params for module in row)),
+            float(sum(module.operator.params for module in row if module.operator.trainable)),
+            sum(module.forward for module in row),
+            sum(module.recompute + module.backward for module in row),
+        )
+        for place, row in enumerate(rows)
+    ]
+
+
+class _Written:
+    """Writes one micro-step down; `adds` where gradients are added to those of an earlier one."""
+
+    def __init__(self, f: Facts, parts: Parts, units: Sequence[_Unit], adds: bool) -> None:
+        self.f, self.parts, self.units, self.adds = f, parts, units, adds
+        self.works, self.before = Works(), -1
+        self.layers = [unit for unit in units if unit.layer >= 0]
+        own = [unit for unit in units if unit.layer < 0]
+        self.root = _Unit("root", -1, -1, sum(u.params for u in own), sum(u.trained for u in own), 0.0, 0.0)
+        # A layer that backward does not reach is not gathered again, but the last one is: ahead, for
+        # the root.
+        self.left = [unit for unit in self.layers if unit.backward] or self.layers[-1:]
+        fetched = [self.root, *self.layers, *self.left]
+        self.params = sum(unit.params for unit in fetched)
+        self.copied = sum(unit.copied(f.element) for unit in fetched)
+        self.trained = sum(unit.trained for unit in (self.root, *self.layers))
+        flops = shares([flops for unit in units for flops in (unit.forward, unit.backward)])
+        self.forward, self.backward = flops[::2], flops[1::2]
+        self.offloaded = bool(f.offloaded)
+        self.reduced: list[int] = []
+        self.begun: list[int] = []
+        self.ready: dict[int, int] = {}
+
+    def all(self) -> Sequence[Work]:
+        """The work of the micro-step."""
+        root = self._gather(self.root, "forward", -1)
+        for unit in self.units:
+            self._forward(unit, root)
+        for unit in reversed(self.units):
+            self._backward(unit)
+        self._reduce(self.root)
+        for demand in self.parts.rest():
+            if demand.term != "gradient accumulation":
+                self.works.add("after backward", *demand, (self.before,), line="reduce")
+        return self.works.all
+
+    def _forward(self, unit: _Unit, root: int) -> None:
+        """A layer is gathered ahead; what is the root's own finds its group gathered."""
+        name = f"{unit.name} forward"
+        needs = root
+        if unit.layer >= 0:
+            after = self.begun[-GROUPS_AHEAD] if len(self.begun) >= GROUPS_AHEAD else -1
+            needs = self._gather(unit, "forward", after)
+        begins = self.works.mark(name, (self.before, root, needs))
+        if unit.layer >= 0:
+            self.begun.append(begins)
+        self.before = self._compute(name, self.forward[unit.place], begins)
+
+    def _backward(self, unit: _Unit) -> None:
+        """A layer's gather begins when the layer after it begins to compute; its gradients leave with it."""
+        name = f"{unit.name} backward"
+        if self.left and self.left[-1] is unit:
+            self.ready[unit.layer] = self._gather(self.left.pop(), "backward", self.before)
+        ready = self.ready.pop(unit.layer, -1)
+        begins = self.works.mark(name, (self.before, ready, *self.reduced[:-1][-1:]))
+        if self.left and not self.ready:
+            ahead = self.left.pop()
+            self.ready[ahead.layer] = self._gather(ahead, "backward", begins)
+        self.before = self._compute(name, self.backward[unit.place], begins)
+        if unit.layer >= 0 and unit.trained:
+            self._reduce(unit)
+
+    def _compute(self, name: str, share: float, begins: int) -> int:
+        return self.works.add(name, "compute", "gpu", self.parts.of("compute", "gpu", share), (begins,))
+
+    def _gather(self, unit: _Unit, sweep: str, after: int) -> int:
+        """A group's shards copied from the host where they are kept there, then gathered."""
+        name = f"{unit.name} {sweep}"
+        asked = after
+        for resource in self.parts.resources("parameter copy"):
+            share = unit.copied(self.f.element) / self.copied
+            amount = self.parts.of("parameter copy", resource, share)
+            asked = self.works.add(name, "parameter copy", resource, amount, (asked,), line="copy in")
+        amount = self.parts.of("gather", "gather", unit.params / self.params)
+        return self.works.add(name, "gather", "gather", amount, (asked,), line="communicator")
+
+    def _reduce(self, unit: _Unit) -> None:
+        """A group's gradients: reduce-scattered, copied to the host, and there added to earlier ones."""
+        name = f"{unit.name} gradients"
+        share = unit.trained / self.trained if self.trained else 0.0
+        amount = self.parts.of("gradient reduce", "gather", share)
+        last = self.works.add(
+            name,
+            "gradient reduce",
+            "gather",
+            amount,
+            (self.before, *self.works.last("out")),
+            line="communicator",
+        )
+        for resource in self.parts.resources("gradient copy"):
+            copied = self.parts.of("gradient copy", resource, share)
+            last = self.works.add(name, "gradient copy", resource, copied, (last,), line="out")
+        steps = self.f.plan.accumulation_steps
+        if self.adds and self.offloaded and steps > 1:
+            # The program spreads what all micro-steps but the first add over all of them.
+            share *= steps / (steps - 1)
+            added = self.parts.of("gradient accumulation", "cpu_optimizer", share)
+            last = self.works.add(name, "gradient accumulation", "cpu_optimizer", added, (last,))
+            self.before = self.works.mark(name, (last, self.before))
+        self.reduced.append(last)
+
+
+def _update(parts: Parts) -> Sequence[Work]:
+    """The optimizer's pass, after which nothing is left."""
+    works, last = Works(), -1
+    for demand in parts.rest():
+        last = works.add("optimizer", *demand, (last,))
+    return works.all

@@ -1,0 +1,192 @@
+"""What a played step tells: what the GPU waited for, how busy every link was, how full every buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ziplan.runtimes.schedule import OWN, Work
+from ziplan.simulate.engine import Played, Task
+from ziplan.simulate.links import GPU
+
+Stall = tuple[str, str]
+"""(what the GPU had to wait with, the link or the buffers that it waited for)."""
+
+
+class Watched(NamedTuple):
+    """A stretch that was played: the work, its tasks, what happened, and the names of links and pools."""
+
+    works: Sequence[Work]
+    tasks: Sequence[Task]
+    mine: Sequence[int]
+    """For each piece of work its task, as the watched rank has it."""
+    played: Played
+    links: Sequence[str]
+    rates: Sequence[float]
+    pools: Sequence[str]
+    levels: Sequence[Sequence[tuple[float, float]]]
+    gpu_tier: str
+    ranks: int
+
+    def on_gpu(self, work: Work) -> bool:
+        """Whether the GPU itself works."""
+        return work.amount > 0 and (work.resource == GPU or work.resource.partition(".")[0] == self.gpu_tier)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Sums over a stretch of a step; they add up, but for the high-water marks.
+
+    `busy` is seconds of each link at its full rate; `moved` the amount of each resource, as one
+    rank's share; `stalls` are seconds in which the GPU did nothing.
+    """
+
+    span: float = 0.0
+    computing: float = 0.0
+    stalls: Mapping[Stall, float] = field(default_factory=dict)
+    busy: Mapping[str, float] = field(default_factory=dict)
+    moved: Mapping[str, float] = field(default_factory=dict)
+    high_water: Mapping[str, float] = field(default_factory=dict)
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.span + other.span,
+            self.computing + other.computing,
+            _sum(self.stalls, other.stalls),
+            _sum(self.busy, other.busy),
+            _sum(self.moved, other.moved),
+            {
+                name: max(self.high_water.get(name, 0.0), other.high_water.get(name, 0.0))
+                for name in {**self.high_water, **other.high_water}
+            },
+        )
+
+    def __mul__(self, times: float) -> Tally:
+        return Tally(
+            self.span * times,
+            self.computing * times,
+            {key: value * times for key, value in self.stalls.items()},
+            {key: value * times for key, value in self.busy.items()},
+            {key: value * times for key, value in self.moved.items()},
+            self.high_water,
+        )
+
+    def peaks_of(self, other: Tally) -> Tally:
+        """The same sums with another's high-water marks."""
+        return Tally(self.span, self.computing, self.stalls, self.busy, self.moved, other.high_water)
+
+    @property
+    def stalls_by_cause(self) -> dict[str, float]:
+        """Seconds in which the GPU waited, by what it waited for, longest first."""
+        causes: dict[str, float] = {}
+        for (_, cause), seconds in self.stalls.items():
+            causes[cause] = causes.get(cause, 0.0) + seconds
+        return dict(sorted(causes.items(), key=lambda each: (-each[1], each[0])))
+
+    @property
+    def stalled(self) -> float:
+        """All seconds in which the GPU waited."""
+        return sum(self.stalls.values())
+
+
+def _sum(one: Mapping[Stall, float] | Mapping[str, float], other: Mapping, /) -> dict:  # type: ignore[type-arg]
+    total = dict(one)
+    for key, value in other.items():
+        total[key] = total.get(key, 0.0) + value
+    return total
+
+
+def tally(watched: Watched) -> Tally:
+    """Everything that is counted of a stretch."""
+    played = watched.played
+    busy: dict[str, float] = dict.fromkeys(watched.links, 0.0)
+    for task in watched.tasks:
+        for link, taken in task.uses:
+            busy[watched.links[link]] += task.work * taken / watched.rates[link]
+    moved: dict[str, float] = {}
+    for work in watched.works:
+        if work.resource:
+            # What an owner moves for all is its own once in so many layers.
+            share = 1.0 if work.owner == OWN else 1.0 / watched.ranks
+            moved[work.resource] = moved.get(work.resource, 0.0) + work.amount * share
+    stalls: dict[Stall, float] = {}
+    for module, cause, begin, end in waits(watched):
+        stalls[module, cause] = stalls.get((module, cause), 0.0) + end - begin
+    return Tally(
+        span=played.span,
+        computing=sum(end - begin for begin, end in _computing(watched)),
+        stalls=stalls,
+        busy=busy,
+        moved=moved,
+        high_water={
+            name: max((level for _, level in levels), default=0.0)
+            for name, levels in zip(watched.pools, watched.levels, strict=True)
+        },
+    )
+
+
+def _on_gpu(watched: Watched) -> list[tuple[float, float, int]]:
+    """(start, end, task) of everything the GPU does, in order."""
+    start, finish = watched.played.start, watched.played.finish
+    return sorted(
+        (start[task], finish[task], task)
+        for work, task in zip(watched.works, watched.mine, strict=True)
+        if watched.on_gpu(work)
+    )
+
+
+def _computing(watched: Watched) -> Iterator[tuple[float, float]]:
+    """Stretches in which the GPU works."""
+    reached = 0.0
+    for begin, end, _ in _on_gpu(watched):
+        if end > reached:
+            yield max(begin, reached), end
+            reached = end
+
+
+def waits(watched: Watched) -> Iterator[tuple[str, str, float, float]]:
+    """(who waited, for what, from, to) for every stretch in which the GPU did nothing.
+
+    A gap before a module's compute is walked back along what the module waited for: whatever was
+    last to be done, the link that held that back, and what it had itself waited for.
+    """
+    played, reached = watched.played, 0.0
+    for begin, end, task in _on_gpu(watched):
+        if begin > reached:
+            yield from _causes(watched, task, reached, begin)
+        reached = max(reached, end)
+    if played.span > reached:
+        last = max(range(len(watched.tasks)), key=lambda number: (played.finish[number], -number))
+        yield from _causes(watched, last, reached, played.span)
+
+
+def _causes(watched: Watched, task: int, begin: float, end: float) -> Iterator[tuple[str, str, float, float]]:
+    """What the time from `begin` to `end` went into, as seen from a task that ended it."""
+    played, tasks = watched.played, watched.tasks
+    waiting, at = tasks[task].name, task
+    while end > begin:
+        yield from _held(watched, waiting, at, begin, end)
+        end = min(end, played.start[at])
+        if played.ready[at] < end:
+            pool = next((pool for pool, _ in tasks[at].takes), 0)
+            name = watched.pools[pool % len(watched.pools)] if watched.pools else ""
+            yield waiting, name, max(begin, played.ready[at]), end
+            end = min(end, max(begin, played.ready[at]))
+        if not tasks[at].after:
+            return
+        at = max(tasks[at].after, key=lambda before: (played.finish[before], -before))
+
+
+def _held(
+    watched: Watched, waiting: str, task: int, begin: float, end: float
+) -> Iterator[tuple[str, str, float, float]]:
+    """The links that held a task back between two instants."""
+    played = watched.played
+    limits = played.limits[task]
+    end = min(end, played.finish[task])
+    for place, (since, link) in enumerate(limits):
+        until = limits[place + 1][0] if place + 1 < len(limits) else played.finish[task]
+        first, last = max(begin, since), min(end, until)
+        if last > first:
+            yield waiting, watched.links[link], first, last
