@@ -23,15 +23,18 @@ class Read(NamedTuple):
     batch: Batch | None
 
 
-def read_mapping(data: Mapping[str, Any], ranks: float, notes: Notes) -> Read:
-    """What `DeepSpeedConfig` makes of a mapping on so many data-parallel ranks; remarks go to `notes`."""
+def read_mapping(data: Mapping[str, Any], ranks: float, notes: Notes, batch_known: bool = True) -> Read:
+    """What `DeepSpeedConfig` makes of a mapping on so many data-parallel ranks; remarks go to `notes`.
+
+    Batch sizes are left alone where they are not `batch_known`.
+    """
     walk = Walk(notes)
     values = walk.top(data)
     values["bf16"] = _bf16(data, walk, values)
     _throughput(data, walk)
     check_lookups(data, notes)
     check_together(data, values, notes)
-    batch = settled_batch(data, ranks, notes)
+    batch = settled_batch(data, ranks, notes) if batch_known else None
     _old_allgather(data, values, walk)
     return Read(values, frozenset(walk.stated), batch)
 
