@@ -209,6 +209,18 @@ VALIDATE = document(
     notes=some(TEXT),
 )
 
+SIMULATION = record(
+    **_numbers("makespan_s", "compute_s", "stall_s", "stall_fraction"),
+    stalls_s=each(NUMBER),
+    waits=some(record(module=TEXT, cause=TEXT, stall_s=NUMBER)),
+    busy_s=each(NUMBER),
+    utilisation=each(NUMBER),
+    bytes_per_step=each(record(read_bytes=NUMBER, write_bytes=NUMBER)),
+    buffers=each(record(high_water=NUMBER, capacity=NUMBER)),
+    memory=each(record(high_water_bytes=NUMBER, capacity_bytes=NUMBER)),
+    stages=some(record(name=TEXT, repeats=COUNT, played=COUNT, makespan_s=NUMBER, stall_s=NUMBER)),
+)
+
 DOCUMENTS: dict[str, Schema] = {
     "fit": document(
         "ziplan.fit/1",
@@ -248,6 +260,27 @@ DOCUMENTS: dict[str, Schema] = {
         d_model=COUNT,
         operators=some(record(**{"name": TEXT, "in": COUNT, "out": COUNT, "params": COUNT, "count": COUNT})),
         source=TEXT,
+        notes=some(TEXT),
+    ),
+    "simulate": document(
+        "ziplan.simulate/1",
+        problem=record(
+            model=TEXT,
+            params=COUNT,
+            cluster=TEXT,
+            gpu_count=COUNT,
+            runtime=TEXT,
+            runtime_version=TEXT,
+            sequence_length_tokens=COUNT,
+            precision={"enum": ["fp32", "fp16", "bf16"]},
+        ),
+        plan=PLAN,
+        simulation=SIMULATION,
+        estimate=record(**_numbers("step_time_s")),
+        straggler=record(slow=each(NUMBER), **_numbers("undisturbed_makespan_s", "slowdown")),
+        conventions=some(TEXT),
+        assumptions=some(ASSUMPTION),
+        unknown=some(TEXT),
         notes=some(TEXT),
     ),
     "limits": document(

@@ -154,33 +154,33 @@ def waits(watched: Watched) -> Iterator[tuple[str, str, float, float]]:
     played, reached = watched.played, 0.0
     for begin, end, task in _on_gpu(watched):
         if begin > reached:
-            yield from _causes(watched, task, reached, begin)
+            for _, cause, since, until in _causes(watched, task, reached, begin):
+                yield watched.tasks[task].name, cause, since, until
         reached = max(reached, end)
     if played.span > reached:
         last = max(range(len(watched.tasks)), key=lambda number: (played.finish[number], -number))
-        yield from _causes(watched, last, reached, played.span)
+        # Nothing of the GPU's waits here: the work that comes last is named itself.
+        for at, cause, begin, end in _causes(watched, last, reached, played.span):
+            yield watched.tasks[at].name, cause, begin, end
 
 
-def _causes(watched: Watched, task: int, begin: float, end: float) -> Iterator[tuple[str, str, float, float]]:
-    """What the time from `begin` to `end` went into, as seen from a task that ended it."""
-    played, tasks = watched.played, watched.tasks
-    waiting, at = tasks[task].name, task
+def _causes(watched: Watched, task: int, begin: float, end: float) -> Iterator[tuple[int, str, float, float]]:
+    """(task that took it, what held that back, from, to): what the time before a task's end went into."""
+    played, tasks, at = watched.played, watched.tasks, task
     while end > begin:
-        yield from _held(watched, waiting, at, begin, end)
+        for cause, since, until in _held(watched, at, begin, end):
+            yield at, cause, since, until
         end = min(end, played.start[at])
         if played.ready[at] < end:
-            pool = next((pool for pool, _ in tasks[at].takes), 0)
-            name = watched.pools[pool % len(watched.pools)] if watched.pools else ""
-            yield waiting, name, max(begin, played.ready[at]), end
-            end = min(end, max(begin, played.ready[at]))
+            pool = next(pool for pool, _ in tasks[at].takes)
+            yield at, watched.pools[pool % len(watched.pools)], max(begin, played.ready[at]), end
+            end = max(begin, played.ready[at])
         if not tasks[at].after:
             return
         at = max(tasks[at].after, key=lambda before: (played.finish[before], -before))
 
 
-def _held(
-    watched: Watched, waiting: str, task: int, begin: float, end: float
-) -> Iterator[tuple[str, str, float, float]]:
+def _held(watched: Watched, task: int, begin: float, end: float) -> Iterator[tuple[str, float, float]]:
     """The links that held a task back between two instants."""
     played = watched.played
     limits = played.limits[task]
@@ -189,4 +189,4 @@ def _held(
         until = limits[place + 1][0] if place + 1 < len(limits) else played.finish[task]
         first, last = max(begin, since), min(end, until)
         if last > first:
-            yield waiting, watched.links[link], first, last
+            yield watched.links[link], first, last

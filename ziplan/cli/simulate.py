@@ -1,0 +1,267 @@
+"""`ziplan simulate`: one training step played event by event, and what it waits for."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ziplan.cli import options
+from ziplan.cli.inputs import Request, answer_to, problem_of, training_settings
+from ziplan.cli.output import save, show, warn, width, write
+from ziplan.errors import BadInput, ExitCode
+
+if TYPE_CHECKING:
+    from ziplan.plan import Plan
+    from ziplan.report.simulation import Told
+    from ziplan.solve.problem import Problem
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+class Fetch(str, Enum):
+    """Who reads a layer."""
+
+    STRIPED = "striped"
+    OWNER = "owner"
+
+
+def _names() -> list[str]:
+    from ziplan.cli.inputs import machine_names, model_names
+
+    return [*model_names(), *machine_names()]
+
+
+@app.command()
+def simulate(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[PLAN] MODEL CLUSTER",
+            help="A plan.yaml as `fit --out` writes it (the best plan unless given), a model, a cluster.",
+            autocompletion=options.completer(_names),
+            show_default=False,
+        ),
+    ],
+    runtime: options.RuntimeOption = "",
+    set: options.SetOption = None,
+    sequence_length: options.SequenceLength = None,
+    global_batch_size: options.GlobalBatchSize = None,
+    micro_batch_size: options.MicroBatchSize = None,
+    accumulation_steps: options.AccumulationSteps = None,
+    precision: options.PrecisionOption = None,
+    checkpointing: options.CheckpointingOption = None,
+    attention: options.AttentionOption = None,
+    slow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--slow",
+            metavar="PART=FACTOR",
+            help="One node with a slower part: drive=0.5, node=0.8, gpu, cpu, a tier or a link. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    fetch: Annotated[
+        Fetch,
+        typer.Option(
+            "--fetch",
+            help="With --runtime ideal: each rank reads its slice of a layer, or its owner all of it.",
+            show_default=False,
+        ),
+    ] = Fetch.STRIPED,
+    stop_at_turn: Annotated[
+        bool,
+        typer.Option(
+            "--stop-at-turn", help="With --runtime ideal: backward's fetches wait for forward's end."
+        ),
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            parser=options.a_path,
+            help="Write a Chrome trace to FILE, to be opened in Perfetto.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="As ziplan.simulate/1.")] = False,
+    output: options.OutputOption = None,
+) -> int:
+    """Play one training step on the machine's links: what waits for what, and how busy each link is."""
+    plan_file, model, cluster = _split(inputs)
+    batch = {
+        "global_batch_size": global_batch_size,
+        "micro_batch_size": micro_batch_size,
+        "accumulation_steps": accumulation_steps,
+        "activation_checkpointing": checkpointing,
+    }
+    _refuse_beside_plan(plan_file, batch)
+    training = training_settings(
+        sequence_length=sequence_length, precision=precision, attention=attention, **batch
+    )
+    slowed = _slowed(slow or ())
+    playing: dict[str, Any] = {"owner_broadcast": True} if fetch is Fetch.OWNER else {}
+    playing |= {"over_the_turn": False} if stop_at_turn else {}
+    request = Request(model, cluster, runtime or _runtime_of(plan_file), tuple(set or ()), training)
+    problem, plan = _planned(request, plan_file)
+    told = _told(problem, plan, slowed, playing)
+    if trace is not None:
+        _write_trace(told, trace)
+    _deliver(told, json, output)
+    return ExitCode.UNKNOWN if told.simulation.unknown else ExitCode.OK
+
+
+def _split(inputs: list[str]) -> tuple[Path | None, str, str]:
+    if len(inputs) not in (2, 3):
+        raise BadInput.of(
+            f"expected [PLAN] MODEL CLUSTER, not {len(inputs)} argument{'s' * (len(inputs) != 1)}",
+            help="for example `ziplan simulate llama-3.1-8b dgx-a100-80g --sequence-length 4096`",
+        )
+    *plan, model, cluster = inputs
+    return (Path(plan[0]) if plan else None), model, cluster
+
+
+def _refuse_beside_plan(plan_file: Path | None, batch: dict[str, Any]) -> None:
+    """What a plan decides cannot be asked for beside it."""
+    given = [
+        f"--{name.removeprefix('activation_').replace('_', '-')}"
+        for name, v in batch.items()
+        if v is not None
+    ]
+    if plan_file is not None and given:
+        raise BadInput.of(
+            f"{', '.join(given)} beside a plan, which has settled that",
+            help=f"change it in {plan_file}, or leave the plan out to have one made",
+        )
+
+
+def _runtime_of(plan_file: Path | None) -> str:
+    """The runtime that a plan was made for."""
+    if plan_file is None:
+        return "deepspeed"
+    from ziplan.files import read
+
+    data = read(plan_file).data
+    named = data.get("runtime") if isinstance(data, dict) else None
+    return named if isinstance(named, str) and named else "deepspeed"
+
+
+def _planned(request: Request, plan_file: Path | None) -> tuple[Problem, Plan]:
+    """The problem, and the plan that is given or the best one there is."""
+    if plan_file is None:
+        answer = answer_to(request, with_alternatives=False)
+        if answer.best.verdict == "does_not_fit":
+            raise BadInput.of(
+                f"no plan of {answer.problem.workload.model.name} fits {answer.problem.cluster.label}",
+                help="`ziplan fit` says what is missing; a plan.yaml is played whether it fits or not",
+            )
+        problem, plan = answer.problem, answer.best.plan
+    else:
+        from ziplan.files import read
+        from ziplan.report.plan_file import load_plan
+
+        # A runtime's own config has a reader of its own; a plan is what both end in.
+        plan, problem = load_plan(read(plan_file)), problem_of(request)
+        for warning in problem.cluster.warnings:
+            warn(warning)
+        _suited(plan_file, problem, plan)
+    if problem.workload.companions:
+        raise BadInput.of(
+            "a step of several models in one job cannot be played yet", help="simulate one model"
+        )
+    return problem, plan
+
+
+def _suited(plan_file: Path, problem: Problem, plan: Plan) -> None:
+    """Refuse a plan for another machine, and one that the runtime cannot run."""
+    from ziplan.report.figures import PLACED
+
+    wrong = []
+    gpus = int(plan.dp_degree * plan.tp_degree * plan.pp_degree)
+    if gpus != problem.cluster.gpu_count:
+        wrong.append(f"is for {gpus:,} GPUs, and {problem.cluster.label} has {problem.cluster.gpu_count:,}")
+    tiers = problem.cluster.node.tiers
+    named = {tier for kind in PLACED for tier in getattr(plan.placement, kind)}
+    if missing := sorted(named - {*tiers}):
+        wrong.append(f"places state on {', '.join(missing)}; {problem.cluster.label} has {', '.join(tiers)}")
+    if not wrong:
+        wrong += [
+            f"cannot be run: {reason}"
+            for reason in problem.runtime.refusals(problem.cluster, problem.workload, plan)
+        ]
+    if wrong:
+        from ziplan.errors import Problem as Wrong
+
+        raise BadInput(*(Wrong(str(plan_file), 0, 0, "ZP001", text) for text in wrong))
+
+
+def _slowed(asked: list[str] | tuple[str, ...]) -> dict[str, float]:
+    """Parts and factors of --slow."""
+    parts: dict[str, float] = {}
+    for text in asked:
+        part, equals, factor = text.partition("=")
+        try:
+            value = float(factor) if equals else 0.0
+        except ValueError:
+            value = 0.0
+        if not 0 < value <= 1:
+            raise BadInput.of(
+                f"--slow {text!r:.60} is not PART=FACTOR with a factor above 0 and at most 1",
+                help="for example --slow drive=0.5: one drive of one node at half its rate",
+            )
+        parts[part.strip()] = value
+    return parts
+
+
+def _told(problem: Problem, plan: Plan, slowed: dict[str, float], playing: dict[str, Any]) -> Told:
+    """The step played, what the estimate says of it, and the same with nothing slow."""
+    from ziplan.estimate import estimate
+    from ziplan.files import nearest
+    from ziplan.report.simulation import Told
+    from ziplan.simulate.links import slowable
+    from ziplan.simulate.step import simulate as played
+
+    known = slowable(problem.cluster)
+    for part in slowed:
+        if part not in known:
+            close = nearest(part, known)
+            raise BadInput.of(
+                f"--slow {part!r:.40}: no such part in {problem.cluster.label}",
+                help=f"did you mean {close}?" if close else f"there are {', '.join(known)}",
+            )
+    run = problem.cluster, problem.workload, problem.runtime, plan
+    return Told(
+        played(*run, slowed, **playing),
+        estimate(*run),
+        played(*run, **playing) if slowed else None,
+    )
+
+
+def _write_trace(told: Told, path: Path) -> None:
+    """The trace in one line; nothing is written of a step that could not be played."""
+    if told.simulation.unknown:
+        warn(f"{path} is not written: the step has no known time")
+        return
+    import json
+
+    from ziplan.report.simulation_trace import chrome_trace
+
+    save(path, json.dumps(chrome_trace(told.simulation), allow_nan=False) + "\n")
+
+
+def _deliver(told: Told, as_json: bool, output: Path | None) -> None:
+    if as_json:
+        from ziplan.report.json import dumps
+        from ziplan.report.simulation_json import simulate_document
+
+        text = dumps(simulate_document(told))
+        write(text) if output is None else save(output, text)
+        return
+    from ziplan.report.lines import plain
+    from ziplan.report.simulation import simulation_text
+
+    lines = simulation_text(told, width())
+    show(lines) if output is None else save(output, plain(lines))
