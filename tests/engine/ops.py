@@ -90,6 +90,7 @@ class CpuAdam:
         _adam(grad, param, mean, square, *settings)
 
 
+@torch.no_grad()
 def _multi_tensor_adam(chunk_size, overflow, tensors, *settings):
     for one in zip(*tensors, strict=True):
         _adam(*one, *settings)
@@ -106,6 +107,32 @@ def _adam(grad, param, mean, square, lr, beta1, beta2, eps, step, decoupled, cor
     bias1, bias2 = (1 - beta1**step, math.sqrt(1 - beta2**step)) if correct else (1.0, 1.0)
     denominator = (square.sqrt() / bias2).add_(eps)
     param.addcdiv_(mean.to(param.dtype), denominator.to(param.dtype), value=-lr / bias1)
+
+
+class CpuLion:
+    """Lion on one flat tensor; in place, as the compiled one."""
+
+    def create_lion(self, optimizer, lr, beta1, beta2, weight_decay, log):
+        pass
+
+    def destroy_lion(self, optimizer):
+        pass
+
+    def lion_update(self, optimizer, step, lr, beta1, beta2, weight_decay, param, grad, mean):
+        _lion(grad, param, mean, lr, beta1, beta2, step, weight_decay)
+
+
+@torch.no_grad()
+def _multi_tensor_lion(chunk_size, overflow, tensors, *settings):
+    for one in zip(*tensors, strict=True):
+        _lion(*one, *settings)
+
+
+def _lion(grad, param, mean, lr, beta1, beta2, step, weight_decay):
+    grad = grad.to(mean.dtype)
+    direction = mean.mul(beta1).add_(grad, alpha=1 - beta1).sign_()
+    param.mul_(1 - lr * weight_decay).add_(direction.to(param.dtype), alpha=-lr)
+    mean.mul_(beta2).add_(grad, alpha=1 - beta2)
 
 
 def _bytes_of(tensor):
@@ -128,6 +155,8 @@ def install(meter):
             "async_io": SimpleNamespace(aio_handle=aio_handle),
             "cpu_adam": CpuAdam(),
             "fused_adam": SimpleNamespace(multi_tensor_adam=_multi_tensor_adam),
+            "cpu_lion": CpuLion(),
+            "fused_lion": SimpleNamespace(multi_tensor_lion=_multi_tensor_lion),
             PinMemoryBuilder.NAME: SimpleNamespace(pin_handle=lambda: PinHandle(meter)),
         }
     )

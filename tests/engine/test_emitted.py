@@ -48,14 +48,22 @@ class Case:
     """A plan written by hand and settled by ziplan, its prediction, and what the engine did with it."""
 
     def __init__(
-        self, folder, model, world, tiers, checkpointing=Checkpointing.NONE, trainable="all", **fields
+        self,
+        folder,
+        model,
+        world,
+        tiers,
+        checkpointing=Checkpointing.NONE,
+        trainable="all",
+        training=None,
+        **fields,
     ):
         folder.mkdir(exist_ok=True)
         config = shape(model)
         (folder / "config.json").write_text(json.dumps(config))
         params, optimizer = ({tier: 1.0} for tier in tiers)
         placement = Placement(params=params, grads=optimizer, optimizer=optimizer)
-        settings = {"sequence_length": TOKENS, "precision": "bf16", "trainable": trainable}
+        settings = {"sequence_length": TOKENS, "precision": "bf16", "trainable": trainable} | (training or {})
         self.workload = load_workload(str(folder), settings)
         self.cluster = load_cluster(f"{-(-world.ranks // RANKS_PER_NODE)}x dgx-a100-80g")
         fields = {"optimizer_buffer_count": 4, "prefetch_depth": 0, **fields}
@@ -186,3 +194,55 @@ def test_adapters_of_rank_0_of_64(tmp_path):
     fields = {"trainable": {"lora_rank": 64, "targets": ["up_proj", "down_proj"]}}
     case = Case(tmp_path, *WORLDS["rank 0 of 64"], PLACEMENTS["both on NVMe"], **fields)
     check(case)
+
+
+def check_states(case, tier):
+    """Master weights and the optimizer's own state in memory."""
+    ranks = case.ranks_per_node if tier == "dram" else 1
+    lines = [line for line in case.predicted.ledger.lines if line.tier == tier]
+    master = sum(line.high for line in lines if line.name in ("master weights", "pinned master weights"))
+    moments = sum(line.high for line in lines if line.name == "optimizer state")
+    assert case.done.data["states"]["master"] == close(master / ranks)
+    assert case.done.data["states"]["moments"] == close(moments / ranks)
+
+
+OPTIMIZERS = [
+    ("lion", 2, "dram"),
+    ("lion", 3, "dram"),
+    ("lion", 3, "nvme"),
+    ("adafactor", 3, "hbm"),
+    ("adafactor", 1, "hbm"),
+    ("sgd", 3, "hbm"),
+]
+
+
+@pytest.mark.parametrize(("kind", "stage", "tier"), OPTIMIZERS)
+def test_other_optimizers_keep_what_was_predicted(tmp_path, kind, stage, tier):
+    training = {"optimizer": {"kind": kind, "weight_decay": 0.1}}
+    case = Case(tmp_path, "narrow", World(2), ("hbm", tier), training=training, zero_stage=stage)
+    check(case)
+    if tier != "nvme":
+        check_states(case, tier)
+
+
+PRECISIONS = [
+    ("fp32", "fp32", 3, "hbm"),
+    ("fp32", "fp32", 1, "hbm"),
+    ("fp32", "fp32", 2, "dram"),
+    ("fp32", "fp32", 3, "dram"),
+    ("fp32", "fp32", 3, "nvme"),
+    ("bf16", "bf16", 3, "hbm"),
+    ("bf16", "bf16", 2, "hbm"),
+    ("bf16", "bf16", 2, "dram"),
+    ("bf16", "bf16", 3, "dram"),
+    ("bf16", "fp32", 3, "hbm"),
+]
+
+
+@pytest.mark.parametrize(("precision", "master", "stage", "tier"), PRECISIONS)
+def test_states_have_the_precision_that_was_asked_for(tmp_path, precision, master, stage, tier):
+    training = {"precision": precision, "master_precision": master}
+    case = Case(tmp_path, "narrow", World(2), ("hbm", tier), training=training, zero_stage=stage)
+    check(case)
+    if tier != "nvme":
+        check_states(case, tier)

@@ -104,6 +104,21 @@ def buffers(optimizer):
     return found
 
 
+def held_states(optimizer):
+    """Bytes of master weights, and of the optimizer's own state, that are in memory when training ends."""
+    wrapped = getattr(optimizer, "optimizer", optimizer)
+    kept = [
+        t for state in wrapped.state.values() for t in state.values() if torch.is_tensor(t) and t.numel() > 1
+    ]
+    flat = getattr(optimizer, "fp32_partitioned_groups_flat", None) or getattr(
+        optimizer, "single_partition_of_fp32_groups", ()
+    )
+    params = getattr(optimizer, "fp16_partitioned_groups_flat", ())
+    shared = {tensor.data_ptr() for tensor in params if tensor is not None}
+    own = [tensor for tensor in flat if tensor.data_ptr() not in shared]
+    return {"master": sum(t.nbytes for t in own), "moments": sum(t.nbytes for t in kept)}
+
+
 def swap_files(folders):
     """Bytes and number of this run's swap files by class."""
     paths = {path for folder in folders for path in Path(folder).rglob("*") if path.is_file()}
@@ -144,6 +159,7 @@ def run(job):
         "peak": dict(meter.peak),
         "locked_bytes": meter.locked,
         "optimizer": type(engine.optimizer).__name__,
+        "states": held_states(engine.optimizer),
         **buffers(engine.optimizer),
     }
 

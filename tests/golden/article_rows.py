@@ -381,6 +381,10 @@ ROWS = {
     ],
     # optimizer
     "optimizer_intensity": [({"optimizer_flops_per_param": 12, "optimizer_bytes_per_param": 24}, 0.5)],
+    "optimizer_bytes_per_param": [  # Adam's 28, Lion's 20
+        ({"grad_bytes_per_param": 4, "optimizer_state_bytes_per_param": 12, "access_count": 2}, 28),
+        ({"grad_bytes_per_param": 4, "optimizer_state_bytes_per_param": 8, "access_count": 2}, 20),
+    ],
     "cpu_adam_time": [({"params": 1e9, "cpu_adam_params_per_s": 4e9}, 0.25)],
     "cpu_adam_time_by_bandwidth": [
         ({"params": 1e9, "optimizer_bytes_per_param": 28, "dram_bandwidth": 140e9}, 0.2)

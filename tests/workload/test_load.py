@@ -173,7 +173,7 @@ def test_problems_of_shape_training_and_flags_come_together(write):
         "model.yaml",
         "shape:\n  model_type: gpt2\n  n_embd: 65\n  n_head: 4\n  n_layer: 2\n  vocab_size: 9\n"
         "training:\n  sequence_lenght: 12\n  precision: fp8\n  trainable: {lora_rank: 16}\n"
-        "  optimizer: {kind: sgd}\n",
+        "  optimizer: {kind: adam}\n",
     )
     _, said = refused(path, {"micro_batch_size": 0})
     for part in (
@@ -183,7 +183,7 @@ def test_problems_of_shape_training_and_flags_come_together(write):
         "did you mean `sequence_length`?",
         "training.precision: expected 'fp32', 'fp16' or 'bf16'",
         "training.trainable: missing key `targets`",
-        "the optimizer 'sgd' is not supported, adamw is",
+        "optimizer.kind: expected 'adamw', 'adamw_8bit', 'adafactor', 'lion' or 'sgd', not 'adam'",
         "--micro-batch-size: must be at least 1, not 0",
     ):
         assert part in said
@@ -390,8 +390,9 @@ def test_loading_imports_no_engine():
 
 
 def test_an_unsupported_optimizer_flag():
-    assert refused("gpt2", {**LENGTH, "optimizer": "sgd"})[0] == [
-        (0, 0, "--optimizer: the optimizer 'sgd' is not supported, adamw is")
+    known = "'adamw', 'adamw_8bit', 'adafactor', 'lion' or 'sgd'"
+    assert refused("gpt2", {**LENGTH, "optimizer": "adam"})[0] == [
+        (0, 0, f"--optimizer: expected {known}, not 'adam'")
     ]
 
 

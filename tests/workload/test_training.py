@@ -10,7 +10,7 @@ from workload.small import SMALL
 
 from ziplan.workload.load import load_workload
 from ziplan.workload.model import Operator
-from ziplan.workload.optimizers import OPTIMIZER_STATES, PLANNED, state_bytes
+from ziplan.workload.optimizers import OPTIMIZER_STATES, state_bytes
 from ziplan.workload.training import Optimizer
 
 FILE = """
@@ -43,10 +43,9 @@ def test_full_training_changes_every_parameter():
     assert workload.trainable_params == workload.model.params
 
 
-def test_what_no_runtime_plans_with_is_refused():
-    for kind in set(OPTIMIZER_STATES) - set(PLANNED):
-        with pytest.raises(ValidationError, match=f"{kind}.*is not supported, adamw is"):
-            Optimizer(kind=kind)
+def test_an_optimizer_that_is_not_known_is_refused():
+    with pytest.raises(ValidationError, match="'adamw', 'adamw_8bit', 'adafactor', 'lion' or 'sgd'"):
+        Optimizer(kind="adam")
 
 
 def test_states_of_one_parameter():

@@ -38,6 +38,10 @@ class OptimizerKind(str, Enum):
     """Optimizers."""
 
     ADAMW = "adamw"
+    ADAMW_8BIT = "adamw_8bit"
+    ADAFACTOR = "adafactor"
+    LION = "lion"
+    SGD = "sgd"
 
 
 class Objective(str, Enum):

@@ -24,6 +24,16 @@ def optimizer_intensity(
 
 
 @law("arXiv:2101.06840 sec 5.1")
+def optimizer_bytes_per_param(
+    grad_bytes_per_param: BytesPerParam,
+    optimizer_state_bytes_per_param: BytesPerParam,
+    access_count: Count,
+) -> BytesPerParam:
+    """Bytes that one pass moves for each parameter: its gradient once, its state both ways."""
+    return grad_bytes_per_param + access_count * optimizer_state_bytes_per_param
+
+
+@law("arXiv:2101.06840 sec 5.1")
 def cpu_adam_time(params: Params, cpu_adam_params_per_s: ParamsPerSecond) -> Seconds:
     """Time of the CPU's update at a measured rate."""
     return params / cpu_adam_params_per_s

@@ -9,14 +9,14 @@ from ziplan.workload.model import Model, Operator
 
 OptimizerName = Literal["adamw", "adamw_8bit", "adafactor", "lion", "sgd"]
 
-PLANNED: tuple[OptimizerName, ...] = ("adamw",)
-"""Optimizers that every runtime can plan with; files and flags are held to them."""
-
 FLOAT = 4
 """Bytes of a state kept in fp32."""
 
 QUANTIZED_BLOCK, QUANTIZED_FROM = 256, 4096
 """Elements that share one fp32 scale in an 8-bit state; elements from which a tensor is quantized."""
+
+QUANTIZED_BYTES = 2 * (1 + FLOAT / QUANTIZED_BLOCK)
+"""Bytes of two 8-bit moments of one element, with its share of their scales."""
 
 
 class OptimizerState(NamedTuple):
@@ -27,9 +27,9 @@ class OptimizerState(NamedTuple):
 
 
 def state_bytes(model: Model, kind: OptimizerName) -> float:
-    """Bytes of state for all parameters of a model."""
+    """Bytes of state for all parameters of a model that are trained, each tensor on its own."""
     keeps = OPTIMIZER_STATES[kind].of_operator
-    return sum(keeps(operator) * operator.count for operator in model.operators)
+    return sum(keeps(operator) * operator.count for operator in model.operators if operator.trainable)
 
 
 def _each(bytes_per_param: float) -> Callable[[Operator], float]:
@@ -38,8 +38,7 @@ def _each(bytes_per_param: float) -> Callable[[Operator], float]:
 
 def _quantized(operator: Operator) -> float:
     """Two moments of a byte and their blocks' scales; small tensors stay in fp32."""
-    per_param = 2 * (1 + FLOAT / QUANTIZED_BLOCK)
-    return sum(n * (per_param if n >= QUANTIZED_FROM else 2 * FLOAT) for n in operator.tensors)
+    return sum(n * (QUANTIZED_BYTES if n >= QUANTIZED_FROM else 2 * FLOAT) for n in operator.tensors)
 
 
 def _factored(operator: Operator) -> float:

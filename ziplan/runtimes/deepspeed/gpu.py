@@ -53,7 +53,7 @@ def _states(book: Ledger, f: Facts) -> None:
         ranks_per_instance=1.0,
     )
     book.add("model before it is divided", f.gpu, ("init",), whole, knob="training.loading.zero_init")
-    for name, bytes_per_param in (("master weights", f.master), ("optimizer state", f.moments)):
+    for name, bytes_per_param in (("master weights", f.gpu_master), ("optimizer state", f.gpu_moments)):
         states = apply(
             laws.resident_optimizer_bytes,
             f"{name} on the GPU",
@@ -151,6 +151,14 @@ def _persistent(model: Model) -> float:
     return float(sum(n * count for n, count, _ in model.tensors if n <= PERSISTENCE_THRESHOLD))
 
 
+def _temporaries(f: Facts) -> tuple[float, float]:
+    """Bytes per stepped parameter, low and high; a kernel that is fused needs no square roots in memory."""
+    if f.workload.training.optimizer.kind != "adamw":
+        return f.optimizer.temporaries
+    fused = f.workload.training.optimizer.fused
+    return (0.0 if fused in (True, None) else f.master, 0.0 if fused else f.master)
+
+
 def _step(book: Ledger, f: Facts) -> None:
     apply = f.derivation.apply
     gradient = apply(
@@ -158,22 +166,23 @@ def _step(book: Ledger, f: Facts) -> None:
         "fp32 gradient of one sub-group",
         stepped_params=f.sub_group,
         grad_bytes_per_param=f.element,
-        fp32_bytes_per_param=4.0,
+        # In the precision of the master weights; where that is its own it is no second one.
+        fp32_bytes_per_param=where(f.master == f.element, 0.0, f.master),
         share=where(f.optimizer_on(f.gpu) > 0, 1.0, 0.0),
     )
     book.add("gradient of one sub-group", f.gpu, ("step",), gradient, knob="sub_group_size")
-    fused = f.workload.training.optimizer.fused
+    low, high = _temporaries(f)
     temporary = apply(
         held_bytes,
-        "square roots of the second moments, where no kernel fuses the update",
+        "what the update makes where no kernel fuses it",
         params=f.sub_group,
-        state_bytes_per_param=4.0,
-        share=0.0 if fused else where(f.optimizer_on(f.gpu) > 0, 1.0, 0.0),
+        state_bytes_per_param=high,
+        share=where(f.optimizer_on(f.gpu) > 0, 1.0, 0.0),
         ranks_per_instance=1.0,
     )
-    low = temporary if fused is False else 0.0
+    least = temporary * low / high if high else temporary
     book.add(
-        "temporary of the optimizer", f.gpu, ("step",), temporary, low=low, knob="training.optimizer.fused"
+        "temporary of the optimizer", f.gpu, ("step",), temporary, low=least, knob="training.optimizer.fused"
     )
     norm = apply(
         laws.gradient_norm_bytes,

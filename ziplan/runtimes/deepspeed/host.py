@@ -108,7 +108,7 @@ def _states_below_stage3(book: Ledger, f: Facts, host: str) -> None:
 
 def _gradients(book: Ledger, f: Facts, host: str) -> None:
     label = "fp32 gradients, one pinned buffer a sub-group"
-    gradients = _sharded(f, label, FP32_BYTES, f.optimizer_on(host))
+    gradients = _sharded(f, label, f.master, f.optimizer_on(host))
     _pin(book, f, host, "fp32 gradients", gradients, f.ranks * f.sub_groups, "offload_optimizer.device")
     accumulated = _sharded(f, "gradient accumulation buffer", f.element, f.optimizer_off_gpu)
     # Stage 2 has the buffer only when gradients are accumulated; stage 1 accumulates on the GPU.

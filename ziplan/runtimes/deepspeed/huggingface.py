@@ -22,8 +22,8 @@ def trainer_refusals(facts: Facts) -> list[str]:
 
 def trainer_arguments(facts: Facts, config: Mapping[str, Any]) -> dict[str, Any]:
     """What `HfArgumentParser(TrainingArguments).parse_json_file` takes."""
-    optimizer = config["optimizer"]["params"]
-    beta1, beta2 = optimizer["betas"]
+    optimizer = facts.workload.training.optimizer
+    made_here = {"optim": "adamw_bnb_8bit"} if optimizer.kind == "adamw_8bit" else {}
     recomputes = facts.plan.activation_checkpointing == Checkpointing.FULL
     return {
         "deepspeed": "ds_config.json",
@@ -33,10 +33,11 @@ def trainer_arguments(facts: Facts, config: Mapping[str, Any]) -> dict[str, Any]
         **({"gradient_checkpointing_kwargs": {"use_reentrant": REENTRANT}} if recomputes else {}),
         "bf16": "bf16" in config,
         "fp16": "fp16" in config,
-        "learning_rate": optimizer["lr"],
-        "weight_decay": optimizer["weight_decay"],
-        "adam_beta1": beta1,
-        "adam_beta2": beta2,
-        "adam_epsilon": optimizer["eps"],
+        **made_here,
+        "learning_rate": optimizer.learning_rate,
+        "weight_decay": optimizer.weight_decay,
+        "adam_beta1": optimizer.beta1,
+        "adam_beta2": optimizer.beta2,
+        "adam_epsilon": optimizer.epsilon,
         "max_grad_norm": config["gradient_clipping"],
     }

@@ -165,7 +165,7 @@ def _of_train_py(facts: Facts, trainer: str) -> list[str]:
     trained = trainable_lines(facts.workload.training)
     if trained:
         trained = ["In train.py, once the model is made and before the engine is:", *trained]
-    checkpointing = [*trained, *_checkpointing_note(facts)]
+    checkpointing = [*trained, *_optimizer_note(facts, trainer), *_checkpointing_note(facts)]
     if trainer == "huggingface":
         return [
             "In train.py, before the model is made, so that stage 3 partitions it as it is loaded:",
@@ -175,8 +175,9 @@ def _of_train_py(facts: Facts, trainer: str) -> list[str]:
         ]
     if trainer == "accelerate":
         return [
-            "In train.py: Accelerator() before the model is made, and accelerate.utils.DummyOptim as the",
-            "optimizer: ds_config.json says which one it is.",
+            "In train.py: Accelerator() before the model is made"
+            + (", and accelerate.utils.DummyOptim as the" if facts.optimizer.config_type else "."),
+            *(["optimizer: ds_config.json says which one it is."] if facts.optimizer.config_type else []),
             *checkpointing,
         ]
     return checkpointing

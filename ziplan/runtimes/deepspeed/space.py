@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation, ceil, maximum, minimum, where
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.gpu import gpu_ledger
 from ziplan.runtimes.deepspeed.knobs import played
+from ziplan.runtimes.deepspeed.optimizers import bf16_refused, refused
 from ziplan.runtimes.deepspeed.shards import sub_group_count
 from ziplan.runtimes.runtime import RUNNING, Axis, Ledger
 from ziplan.workload.training import Workload
@@ -32,7 +34,7 @@ def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Se
     modes = ("none", "full") if fixed == "auto" else (fixed,)
     tiles = (1.0, 2.0, 4.0, 8.0, 16.0) if code_changes else (1.0,)
     return (
-        Axis("placement", tuple(_placements(names.gpu, names.host, names.nvme, code_changes))),
+        Axis("placement", tuple(_placements(names, code_changes))),
         Axis(
             "checkpointing", tuple({"activation_checkpointing": float(Checkpointing.named(m))} for m in modes)
         ),
@@ -42,8 +44,22 @@ def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Se
     )
 
 
-def _placements(gpu: str, host: str | None, nvme: str | None, code_changes: bool) -> list[Mapping[str, Any]]:
-    """Stages and devices that DeepSpeed takes together, the least offloaded first."""
+def _placements(names: Facts, code_changes: bool) -> list[Mapping[str, Any]]:
+    """Stages and devices that DeepSpeed takes together with the optimizer, the least offloaded first."""
+    choices: list[Mapping[str, Any]] = []
+    why_not: list[str] = []
+    for choice in _every_placement(names.gpu, names.host, names.nvme, code_changes):
+        plan = replace(names.plan, **choice)
+        why_not = _optimizer_refused(Facts(names.derivation, names.cluster, names.workload, plan))
+        choices += [] if why_not else [choice]
+    if not choices:
+        raise BadInput.of("DeepSpeed cannot run this: " + "; ".join(why_not), code="ZP021")
+    return choices
+
+
+def _every_placement(
+    gpu: str, host: str | None, nvme: str | None, code_changes: bool
+) -> list[Mapping[str, Any]]:
     outer = [tier for tier in (host, nvme) if tier]
     choices = [_choice(stage, gpu, gpu, gpu) for stage in (0, 1, 2, 3)]
     # Below stage 3 the optimizer can go to the host and nothing else can go anywhere.
@@ -123,6 +139,19 @@ def _share_of_host(facts: Facts) -> Placement:
     return replace(placement, grads=homes, optimizer=homes)
 
 
+def _optimizer_refused(facts: Facts) -> list[str]:
+    """Why the optimizer cannot run where one plan wants it, or in the precision of its state."""
+    training, stage = facts.workload.training, int(facts.plan.zero_stage)
+    homes = facts.plan.placement.optimizer
+    off_gpu = any(share for tier, share in homes.items() if tier != facts.gpu)
+    on_both = off_gpu and bool(homes.get(facts.gpu, 0.0))
+    reasons = refused(training.optimizer.kind, stage, off_gpu, on_both)
+    if training.master_precision == "bf16":
+        swapped = bool(facts.nvme and homes.get(facts.nvme, 0.0))
+        reasons += bf16_refused(training.optimizer.kind, facts.workload.precision, stage, swapped, on_both)
+    return reasons
+
+
 def _gpu_of_the_job(facts: Facts) -> Ledger:
     """The lines of one GPU's memory, those of the models beside the trained one included."""
     if not facts.workload.companions:
@@ -148,6 +177,7 @@ def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         reasons.append(f"zero_stage {stage} has no NVMe offload of the optimizer: it needs stage 3")
     if stage < 1 and facts.optimizer_off_gpu:
         reasons.append("zero_stage 0 has no optimizer offload: it needs stage 1 or higher")
+    reasons += _optimizer_refused(facts)
     if plan.placement.grads != plan.placement.optimizer:
         reasons.append("gradients live where the optimizer lives")
     return reasons

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziplan.hardware.cluster import Cluster
+from ziplan.hardware.rates import ADAM_BYTES
 from ziplan.laws.law import Derivation, where
 from ziplan.laws.memory import activation_bytes
 from ziplan.plan import Plan
@@ -26,9 +27,6 @@ from ziplan.workload.training import Workload
 
 PIPELINED_BUFFERS = 12
 """`offload_optimizer.buffer_count` that reading and writing behind the update need (4 without)."""
-
-GPU_ADAM_BYTES = 28.0
-"""Bytes that the fused optimizer moves in HBM per parameter: gradient, master, moments, 16-bit copy."""
 
 
 def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Sequence[Segment]:
@@ -154,9 +152,9 @@ def _boundary(f: Facts) -> Segment:
     if f.host:
         down = apply(
             laws.host_link_bytes,
-            "fp32 gradient shards copied to the host once per step",
+            "gradient shards copied to the host once per step, as the optimizer takes them",
             params=f.trained,
-            bytes_per_param=4.0,
+            bytes_per_param=f.master,
             dp_degree=plan.dp_degree,
             share=f.optimizer_share_off_gpu,
         )
@@ -179,12 +177,14 @@ def _optimizer_step(f: Facts) -> Segment:
         laws.host_link_bytes,
         "optimizer state that the GPU updates in HBM",
         params=f.trained,
-        bytes_per_param=GPU_ADAM_BYTES,
+        bytes_per_param=f.optimizer_bytes("update on the GPU", f.master, f.master + f.gpu_moments),
         dp_degree=where(plan.zero_stage >= 1, plan.dp_degree, 1.0),
         share=f.optimizer_on(f.gpu),
     )
     gpu = Demand("GPU optimizer", f"{f.gpu}.read", on_gpu)
-    updated = f.optimizer_share_off_gpu * f.trained / plan.dp_degree * f.ranks
+    # Host memory limits the update: one that moves fewer bytes than Adam's counts as fewer parameters.
+    pace = f.host_pass / ADAM_BYTES
+    updated = pace * f.optimizer_share_off_gpu * f.trained / plan.dp_degree * f.ranks
     cpu = Demand("CPU optimizer", "cpu_optimizer", updated)
     if not f.nvme:
         return Segment("optimizer step", 1.0, ((gpu, cpu),))

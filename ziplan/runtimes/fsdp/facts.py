@@ -7,7 +7,9 @@ from functools import cached_property
 
 from ziplan.laws.law import where
 from ziplan.runtimes.fsdp.groups import Groups, groups
+from ziplan.runtimes.fsdp.optimizers import OPTIMIZERS
 from ziplan.runtimes.shared import facts as shared
+from ziplan.runtimes.shared.facts import FP32_BYTES
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,17 @@ class Facts(shared.Facts):
     def groups(self) -> Groups:
         """What is gathered and reduced together."""
         return groups(self.workload.model, self.plan.dp_degree)
+
+    @cached_property
+    def moments(self) -> float:
+        """Bytes of the optimizer's own state per parameter."""
+        supported = OPTIMIZERS.get(self.workload.training.optimizer.kind)
+        return supported.state if supported else 0.0
+
+    @cached_property
+    def update(self) -> float:
+        """Bytes that the fused update moves per parameter: gradient, parameter and state."""
+        return self.optimizer_bytes("the fused update", FP32_BYTES, FP32_BYTES + self.moments)
 
     @cached_property
     def trained_groups(self) -> Groups:

@@ -10,7 +10,7 @@ from ziplan.runtimes.fsdp import laws
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.runtime import RUNNING, Ledger
 from ziplan.runtimes.shared import memory as shared
-from ziplan.runtimes.shared.facts import FP32_BYTES, MOMENT_BYTES
+from ziplan.runtimes.shared.facts import FP32_BYTES
 from ziplan.runtimes.shared.loading import whole_model
 from ziplan.workload.training import Workload
 
@@ -34,7 +34,7 @@ def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: P
 
 
 def _states(book: Ledger, f: Facts, tier: str, share: float, ranks: float) -> None:
-    """The shards, padding included, of what is trained: 4 bytes each of parameter and gradient, 8 of moments.
+    """The shards, padding included, of what is trained: 4 bytes each of parameter and gradient, 8 of Adam's.
 
     What is frozen has no more than its shard, in the precision that computes.
     """
@@ -50,7 +50,7 @@ def _states(book: Ledger, f: Facts, tier: str, share: float, ranks: float) -> No
             share * where(f.plan.accumulation_steps > 1, 1.0, 0.0),
             on_host,
         ),
-        ("optimizer state", MOMENT_BYTES, RUNNING, share, False),
+        ("optimizer state", f.moments, RUNNING, share, False),
     )
     for name, bytes_per_param, phases, part, pinned in kinds:
         frozen = name == "frozen parameters"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ziplan.plan import Checkpointing
 from ziplan.runtimes.fsdp.facts import Facts
+from ziplan.runtimes.fsdp.optimizers import made
 
 DTYPES = {"fp32": "None", "fp16": "torch.float16", "bf16": "torch.bfloat16"}
 
@@ -60,14 +61,8 @@ def setup(model, weights=None):
         fully_shard(layer, reshard_after_forward=True, **sharding)
     fully_shard(model, **sharding)  # the root stays gathered from forward to backward
     load(model, weights)
-    return torch.optim.AdamW(
-        [parameter for parameter in model.parameters() if parameter.requires_grad],
-        lr=@lr@,
-        betas=(@beta1@, @beta2@),
-        eps=@eps@,
-        weight_decay=@weight_decay@,
-        fused=True,
-    )
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return @optimizer@
 
 
 CHECKPOINTED = "_checkpoint_wrapped_module"
@@ -89,7 +84,6 @@ SCALER = "  # scale the loss with torch.amp.GradScaler"
 
 def setup_module(f: Facts) -> str:
     """The module's text."""
-    adam = f.workload.training.optimizer
     values = {
         "micro_batch_size": int(f.plan.micro_batch_size),
         "accumulation_steps": int(f.plan.accumulation_steps),
@@ -97,11 +91,7 @@ def setup_module(f: Facts) -> str:
         "scaler": SCALER if f.workload.precision == "fp16" else "",
         "recompute": f.plan.activation_checkpointing == Checkpointing.FULL,
         "offload": bool(f.offloaded),
-        "lr": adam.learning_rate,
-        "beta1": adam.beta1,
-        "beta2": adam.beta2,
-        "eps": adam.epsilon,
-        "weight_decay": adam.weight_decay,
+        "optimizer": made(f.workload.training.optimizer, "trained"),
     }
     text = TEMPLATE
     for name, value in values.items():

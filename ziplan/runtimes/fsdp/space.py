@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes.fsdp.facts import Facts
+from ziplan.runtimes.fsdp.optimizers import OPTIMIZERS, REFUSED
 from ziplan.runtimes.runtime import Axis
 from ziplan.workload.training import Workload
 
@@ -17,6 +19,9 @@ from ziplan.workload.training import Workload
 def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Sequence[Axis]:
     """All state on the GPU or all of it on the host; layers recomputed or not."""
     facts = Facts(Derivation(record=False), cluster, workload, Plan(dp_degree=1.0))
+    reasons = _optimizer_refused(workload)
+    if reasons:
+        raise BadInput.of("FSDP2 cannot run this: " + "; ".join(reasons), code="ZP021")
     fixed = workload.training.activation_checkpointing
     modes = ("none", "full") if fixed == "auto" else (fixed,)
     homes = [facts.gpu, *([facts.host] if facts.host else [])]
@@ -56,7 +61,17 @@ def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         reasons.append("FSDP2 has no swap buffers: buffer counts of 0 only")
     if plan.activation_checkpointing == Checkpointing.SELECTIVE:
         reasons.append("the checkpoint wrapper recomputes whole modules: use none or full")
-    return reasons + _misplaced(facts)
+    return reasons + _optimizer_refused(workload) + _misplaced(facts)
+
+
+def _optimizer_refused(workload: Workload) -> list[str]:
+    training, reasons = workload.training, []
+    if training.optimizer.kind not in OPTIMIZERS:
+        kind = training.optimizer.kind
+        reasons.append(f"{kind} is not planned with FSDP2: {REFUSED[kind]}")
+    if training.master_precision != "fp32":
+        reasons.append("fully_shard keeps what the optimizer steps in fp32: master_precision fp32 only")
+    return reasons
 
 
 def _misplaced(f: Facts) -> list[str]:

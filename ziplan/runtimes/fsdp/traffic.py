@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ziplan.hardware.cluster import Cluster
+from ziplan.hardware.rates import ADAM_BYTES
 from ziplan.laws.law import Derivation, maximum
 from ziplan.plan import Plan
 from ziplan.runtimes.fsdp import laws
@@ -26,9 +27,6 @@ from ziplan.runtimes.runtime import Demand, Segment
 from ziplan.runtimes.shared.compute import micro_step_flops
 from ziplan.runtimes.shared.facts import FP32_BYTES
 from ziplan.workload.training import Workload
-
-ADAM_BYTES = 28.0
-"""Bytes that fused AdamW moves per parameter: reads gradient, parameter and moments, writes all but one."""
 
 ADDED_BYTES = 12.0
 """Bytes that adding a gradient moves per parameter: two are read, one is written."""
@@ -160,13 +158,14 @@ def _added(f: Facts, moves: _Moves) -> list[Demand]:
 def _optimizer_step(f: Facts) -> Segment:
     on_gpu = f.derivation.apply(
         laws.adam_pass_bytes,
-        "AdamW on the GPU",
+        "update on the GPU",
         padded_params=f.trained_groups.all,
-        optimizer_bytes_per_param=ADAM_BYTES,
+        optimizer_bytes_per_param=f.update,
         dp_degree=f.plan.dp_degree,
         share=1 - f.offloaded,
     )
-    updated = f.offloaded * f.trained_groups.all / f.plan.dp_degree * f.ranks
+    # Host memory limits the update: one that moves fewer bytes than Adam's counts as fewer parameters.
+    updated = f.update / ADAM_BYTES * f.offloaded * f.trained_groups.all / f.plan.dp_degree * f.ranks
     demands = (
         Demand("GPU optimizer", f"{f.gpu}.read", on_gpu),
         Demand("CPU optimizer", "cpu_optimizer", updated),

@@ -21,11 +21,12 @@ from ziplan.laws.traffic import parameter_traffic, streamed_bytes_per_param
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes.runtime import RUNNING, Axis, Demand, Ledger, Segment
 from ziplan.runtimes.shared.compute import micro_step_flops
-from ziplan.runtimes.shared.facts import Facts
+from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES, Facts
+from ziplan.workload.optimizers import state_bytes
 from ziplan.workload.training import Workload
 
-PARAM_BYTES, GRAD_BYTES, STATE_BYTES = 2.0, 2.0, 12.0
-"""The article's 16 bytes per parameter: 16-bit parameters and gradients, fp32 master and moments."""
+PARAM_BYTES, GRAD_BYTES = 2.0, 2.0
+"""16-bit parameters and gradients: with an fp32 master weight and Adam's moments the article's 16 bytes."""
 
 PARAM_LOADS = 2.0
 """Climbs per micro-step: once for forward, once for recomputation and backward together."""
@@ -40,7 +41,7 @@ def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: P
     kinds = (
         ("parameters", "params", PARAM_BYTES),
         ("gradients", "grads", GRAD_BYTES),
-        ("optimizer state", "optimizer", STATE_BYTES),
+        ("optimizer state", "optimizer", _state_bytes(workload)),
     )
     for name, tier in cluster.node.tiers.items():
         ranks = 1.0 if tier.scope == "gpu" else minimum(float(cluster.node.gpus_per_node), plan.dp_degree)
@@ -108,6 +109,13 @@ def _working_set(
     book.add("logits and loss", hbm, ("forward",), logits, knob="micro_batch_size, sequence_length")
 
 
+def _state_bytes(workload: Workload) -> float:
+    """Bytes per trained parameter of a master weight and of the optimizer's own state (12 with Adam)."""
+    master = ELEMENT_BYTES[workload.training.master_precision]
+    own = state_bytes(workload.model, workload.training.optimizer.kind) / max(1, workload.trainable_params)
+    return master + own * master / FP32_BYTES
+
+
 def _mode(plan: Plan, mode: Checkpointing) -> float:
     return where(plan.activation_checkpointing == mode, 1.0, 0.0)
 
@@ -161,14 +169,14 @@ def _streams(plan: Plan, tier: str, climbed: float, trained: float) -> list[tupl
 
 
 def _pass(cluster: Cluster, workload: Workload, plan: Plan) -> Segment:
-    """Adam reads and writes 12 bytes per trained parameter where the state lives, and updates beside it."""
+    """The optimizer reads and writes its state where that lives, and updates beside it."""
     params = float(workload.model.trainable_params)
     ranks = minimum(float(cluster.node.gpus_per_node), plan.dp_degree)
     demands = [
         Demand(
             "GPU optimizer",
             f"{cluster.node.gpu_tier}.read",
-            _state(plan, cluster.node.gpu_tier) * 2 * STATE_BYTES * params / plan.dp_degree,
+            _state(plan, cluster.node.gpu_tier) * 2 * _state_bytes(workload) * params / plan.dp_degree,
         )
     ]
     updating = 0.0
@@ -176,7 +184,7 @@ def _pass(cluster: Cluster, workload: Workload, plan: Plan) -> Segment:
         share = _state(plan, name)
         updating = updating + share * params / plan.dp_degree * ranks
         if cluster.node.tiers[name].medium == "nvme":
-            moved = share * STATE_BYTES * params / plan.dp_degree
+            moved = share * _state_bytes(workload) * params / plan.dp_degree
             demands += [
                 Demand("optimizer read", f"{name}.swap_read", moved),
                 Demand("optimizer write", f"{name}.swap_write", moved),

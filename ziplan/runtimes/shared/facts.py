@@ -9,6 +9,7 @@ from functools import cached_property
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.counts import tokens_per_rank
 from ziplan.laws.law import Derivation, minimum, where
+from ziplan.laws.optimizer import optimizer_bytes_per_param
 from ziplan.plan import Checkpointing, Plan
 from ziplan.workload.gradients import Backward, backward
 from ziplan.workload.training import Workload
@@ -19,8 +20,8 @@ ELEMENT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0}
 FP32_BYTES = 4.0
 """Bytes of an fp32 element."""
 
-MOMENT_BYTES = 8.0
-"""Adam's two moments in fp32, per parameter."""
+READ_AND_WRITTEN = 2.0
+"""How often a pass of the optimizer moves its state."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,6 +62,16 @@ class Facts:
     def trained(self) -> float:
         """Parameters that training changes: those that have gradients and optimizer state."""
         return float(self.workload.model.trainable_params)
+
+    def optimizer_bytes(self, label: str, gradient: float, state: float) -> float:
+        """Bytes that a pass of the optimizer moves per parameter, for bytes of gradient and of state."""
+        return self.derivation.apply(
+            optimizer_bytes_per_param,
+            label,
+            grad_bytes_per_param=gradient,
+            optimizer_state_bytes_per_param=state,
+            access_count=READ_AND_WRITTEN,
+        )
 
     @cached_property
     def embedding_gradients(self) -> float:

@@ -1,0 +1,99 @@
+"""The optimizers that DeepSpeed can be asked for, and what each keeps of a flat shard.
+
+ZeRO steps one flat tensor for a sub-group (stage 3) or a rank's shard (stages 1 and 2), so that no
+optimizer sees a matrix: Adafactor keeps a second moment for every element and factors nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ziplan.workload.optimizers import QUANTIZED_BYTES, OptimizerName
+
+
+@dataclass(frozen=True)
+class Supported:
+    """One optimizer; bytes are those of its state per parameter, master weights aside."""
+
+    config_type: str | None
+    """`optimizer.type` in the config; None where train.py has to make it."""
+    on_gpu: float
+    on_host: float | None
+    """None where DeepSpeed has no CPU optimizer for it."""
+    tested: bool
+    """Whether DeepSpeed takes it without `zero_allow_untested_optimizer`."""
+    moved_on_host: float = 0.0
+    """Bytes of the state on the host that the update reads and writes."""
+    temporaries: tuple[float, float] = (0.0, 0.0)
+    """Bytes per parameter of a step that its update makes on the GPU and drops again."""
+    source: str = ""
+
+
+OPTIMIZERS: Mapping[OptimizerName, Supported] = {
+    "adamw": Supported("AdamW", 8.0, 8.0, True, 8.0, source="ops/adam/fused_adam.py, cpu_adam.py"),
+    "lion": Supported(
+        "Lion",
+        4.0,
+        8.0,
+        True,
+        4.0,
+        source="ops/lion/fused_lion.py; cpu_lion.py makes a second moment that it never uses",
+    ),
+    "sgd": Supported(
+        "SGD",
+        0.0,
+        None,
+        False,
+        temporaries=(0.0, 4.0),
+        source="torch/optim/sgd.py: weight decay copies the gradient",
+    ),
+    "adafactor": Supported(
+        "Adafactor",
+        4.0,
+        None,
+        False,
+        temporaries=(4.0, 8.0),
+        source="torch/optim/_adafactor.py: `variance` of what is no matrix",
+    ),
+    "adamw_8bit": Supported(
+        None, QUANTIZED_BYTES, None, False, source="bitsandbytes: kernels of the GPU only"
+    ),
+}
+"""By name; sources are those of DeepSpeed 0.19.8 and torch 2.13."""
+
+
+def refused(kind: OptimizerName, zero_stage: int, off_gpu: bool, on_both: bool) -> list[str]:
+    """Why DeepSpeed cannot run an optimizer where the plan wants it."""
+    reasons = []
+    if off_gpu and OPTIMIZERS[kind].on_host is None:
+        reasons.append(
+            f"{kind} cannot be offloaded: DeepSpeed steps on the host with its own CPU Adam and CPU Lion"
+        )
+    if on_both and kind != "adamw":
+        reasons.append(f"an optimizer on the GPU and on the host (`ratio`) is AdamW's alone, not {kind}'s")
+    if zero_stage < 1 and kind != "adamw":
+        reasons.append(
+            f"{kind} is planned from zero_stage 1 on: below it another wrapper steps the parameters"
+        )
+    return reasons
+
+
+def bf16_refused(
+    kind: OptimizerName, precision: str, zero_stage: int, swapped: bool, on_both: bool
+) -> list[str]:
+    """Why DeepSpeed cannot keep master weights and moments in bf16 under a plan."""
+    reasons = []
+    if precision != "bf16":
+        reasons.append(f"master weights in bf16 need training in bf16, not {precision}")
+    if zero_stage < 1:
+        reasons.append("master weights in bf16 need zero_stage 1 or higher")
+    if kind != "adamw":
+        reasons.append(f"master weights in bf16 are planned with adamw, not {kind}")
+    if swapped:
+        reasons.append(
+            "master weights in bf16 cannot be swapped to NVMe: DeepSpeed 0.19.8 asserts in its first step"
+        )
+    if on_both:
+        reasons.append("master weights in bf16 are on the GPU or on the host, not on both")
+    return reasons

@@ -1,0 +1,45 @@
+"""The optimizers that FSDP2 can be planned with: PyTorch's own, which step shards where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ziplan.workload.optimizers import OptimizerName
+from ziplan.workload.training import Optimizer
+
+
+class Supported(NamedTuple):
+    """One optimizer: bytes of its state per parameter, and the class and arguments that make it."""
+
+    state: float
+    made: str
+
+
+OPTIMIZERS: Mapping[OptimizerName, Supported] = {
+    "adamw": Supported(8.0, "torch.optim.AdamW(@params@, @lr@, @betas@, @eps@, @weight_decay@, fused=True)"),
+    "sgd": Supported(0.0, "torch.optim.SGD(@params@, @lr@, @weight_decay@, fused=True)"),
+}
+"""By name, with kernels that fuse the update, on the GPU and on the host (torch 2.13 optim)."""
+
+REFUSED: Mapping[OptimizerName, str] = {
+    "lion": "PyTorch has no Lion",
+    "adamw_8bit": "8-bit moments of sharded tensors are not known to work",
+    "adafactor": "PyTorch's Adafactor of sharded tensors is not known to factor what it should",
+}
+"""Why the others are not planned."""
+
+
+def made(settings: Optimizer, params: str) -> str:
+    """The expression that makes the optimizer of `params`."""
+    values = {
+        "params": params,
+        "lr": f"lr={settings.learning_rate}",
+        "betas": f"betas=({settings.beta1}, {settings.beta2})",
+        "eps": f"eps={settings.epsilon}",
+        "weight_decay": f"weight_decay={settings.weight_decay}",
+    }
+    text = OPTIMIZERS[settings.kind].made
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", value)
+    return text
