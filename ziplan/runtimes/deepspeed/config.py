@@ -71,8 +71,8 @@ def config(facts: Facts, nvme_path: str) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": int(plan.micro_batch_size),
         "gradient_accumulation_steps": int(plan.accumulation_steps),
         "gradient_clipping": 1.0,
-        **_precision(precision),
-        "optimizer": _optimizer(facts),
+        **_precision(precision, facts.workload.training.master_precision),
+        **_optimizer(facts),
         "zero_optimization": _zero(facts, nvme_path),
     }
     if facts.params_on(facts.nvme) or facts.optimizer_on(facts.nvme):
@@ -86,26 +86,29 @@ def config(facts: Facts, nvme_path: str) -> dict[str, Any]:
     return document
 
 
-def _precision(precision: str) -> dict[str, Any]:
+def _precision(precision: str, master: str) -> dict[str, Any]:
     if precision == "fp32":
         return {"data_types": {"grad_accum_dtype": "fp32"}}
     enabled: dict[str, Any] = {"enabled": True}
     if precision == "fp16":
         enabled |= {"loss_scale": 0, "initial_scale_power": 16, "loss_scale_window": 1000, "hysteresis": 2}
+    if master == "bf16":
+        enabled |= {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
     return {precision: enabled, "data_types": {"grad_accum_dtype": precision}}
 
 
 def _optimizer(facts: Facts) -> dict[str, Any]:
-    settings = facts.workload.training.optimizer
-    return {
-        "type": "AdamW",
-        "params": {
-            "lr": settings.learning_rate,
-            "betas": [settings.beta1, settings.beta2],
-            "eps": settings.epsilon,
-            "weight_decay": settings.weight_decay,
-        },
-    }
+    """The optimizer's section: none where train.py has to make it, and a flag where it is not DeepSpeed's."""
+    settings, supported = facts.workload.training.optimizer, facts.optimizer
+    section: dict[str, Any] = {} if supported.tested else {"zero_allow_untested_optimizer": True}
+    if supported.config_type is None:
+        return section
+    values: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    if settings.kind in ("adamw", "lion"):
+        values["betas"] = [settings.beta1, settings.beta2]
+    if settings.kind == "adamw":
+        values["eps"] = settings.epsilon
+    return {**section, "optimizer": {"type": supported.config_type, "params": values}}
 
 
 def _zero(facts: Facts, nvme_path: str) -> dict[str, Any]:
