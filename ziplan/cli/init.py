@@ -20,9 +20,13 @@ MODEL = """\
 model: llama-3.1-8b             # or the path of a Hugging Face config.json or its folder
 training:
   sequence_length: 4096         # tokens
+  # longest_sequence: 8192      # tokens of the longest sample, to which a micro-batch is padded; memory only
+  # packing: true               # samples fill a sequence, each attending to itself
+  # mean_sample_length: 600     # tokens of a packed sample, on average
   # global_batch_size: 64       # sequences per optimizer step over all ranks; left out: the solver's choice
   precision: bf16               # fp32, fp16 or bf16
-  optimizer: {kind: adamw, learning_rate: 1e-5, weight_decay: 0.1}
+  # master_precision: bf16      # of master weights, moments and the optimizer's gradients; else fp32
+  optimizer: {kind: adamw, learning_rate: 1e-5, weight_decay: 0.1}  # or lion, adamw_8bit, adafactor, sgd
   activation_checkpointing: auto  # none, selective, full, or auto: the solver decides
   attention: flash              # flash or eager
   # trainable: {lora_rank: 16, targets: [q_proj, v_proj]}  # adapters; `targets: [all-linear]` is every linear

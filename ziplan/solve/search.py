@@ -106,7 +106,7 @@ def _space(grid: Grid) -> str:
 
 def _notes(best: Estimate, changed: bool) -> tuple[str, ...]:
     """What must be said with the answer, most needed first."""
-    notes, plan = [*best.workload.model.notes], best.plan
+    notes, plan = [*best.workload.model.notes, *best.workload.notes], best.plan
     notes += [f"{each.name}: {note}" for each in best.workload.companions for note in each.model.notes]
     if changed and plan.tile_count > 1:
         notes.append(f"needs a change in the model: the widest linears in {int(plan.tile_count)} tiles")

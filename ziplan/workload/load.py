@@ -5,7 +5,7 @@ Everything wrong with the files and the flags is raised together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["list_shapes", "load_model", "load_workload"]
 
 T = TypeVar("T")
+
+LOSS_SCALE_POWER = 16
+"""Power of two that loss scaling starts from, in DeepSpeed's emitted config and in PyTorch's GradScaler;
+DeepSpeed's hysteresis of 2 takes one overflow more."""
 
 _FLAG_NAMES = {"activation_checkpointing": "--checkpointing", "trainable": "--lora-targets"}
 """Settings whose flag is not the setting's own name."""
@@ -68,7 +72,7 @@ def load_workload(
     others = problems.attempt(partial(_companions, source, companions, training, precision))
     model = problems.required(trained)
     kept = kept_bytes(model, training.attention, precision)
-    return Workload(model, training, precision, kept, others or ())
+    return Workload(model, training, precision, kept, others or (), tuple(_notes(training, precision)))
 
 
 def _companions(
@@ -79,6 +83,22 @@ def _companions(
     from ziplan.workload.load_companions import load_companions  # few jobs have more than one model
 
     return load_companions(source, flags, training, precision)
+
+
+def _notes(training: Training, precision: Precision) -> Iterator[str]:
+    """What the settings bring about that no plan shows."""
+    if precision == "fp16":
+        yield (
+            f"fp16: the loss scale starts at 2^{LOSS_SCALE_POWER} and halves where gradients overflow, so up "
+            f"to {LOSS_SCALE_POWER + 1} first steps are skipped: short, and without the optimizer's moments, "
+            "which the first real step makes"
+        )
+    if training.packing and training.attended == training.sequence_length:
+        yield (
+            "packing: attention is timed over whole sequences, an upper bound; say `mean_sample_length`"
+            if training.attention == "flash"
+            else "packing: eager attention computes the whole square of a sequence and masks it"
+        )
 
 
 class _Collected:
@@ -133,7 +153,25 @@ class _Settled:
         if model and model.max_sequence_length and length > model.max_sequence_length:
             limit = f"{model.name} takes sequences of up to {model.max_sequence_length:,} tokens"
             raise BadInput(self._problem("sequence_length", f"{limit}, not {length:,}"))
+        for setting, message in self._lengths(model, length):
+            raise BadInput(self._problem(setting, message))
         return Training.model_validate(self.values)
+
+    def _lengths(self, model: Model | None, length: int) -> Iterator[tuple[str, str]]:
+        """(setting, what is wrong with it) of the lengths of samples beside that of a sequence."""
+        longest, mean = self.values.get("longest_sequence"), self.values.get("mean_sample_length")
+        packing = self.values.get("packing", False)
+        if longest is not None and packing:
+            yield "longest_sequence", f"packed sequences all have {length:,} tokens: leave it out"
+        if longest is not None and longest < length:
+            yield "longest_sequence", f"{longest:,} is less than sequence_length ({length:,})"
+        most = model.max_sequence_length if model else None
+        if longest is not None and most and longest > most:
+            yield "longest_sequence", f"{model and model.name} takes sequences of up to {most:,} tokens"
+        if mean is not None and not packing:
+            yield "mean_sample_length", "counts where samples are packed: add `packing: true`"
+        if mean is not None and mean > length:
+            yield "mean_sample_length", f"{mean:,g} is more than sequence_length ({length:,})"
 
     def trained(self, model: Model, training: Training) -> Model:
         """The model with what training leaves alone, and with its adapters."""

@@ -97,6 +97,12 @@ class TrainingChoices(Settings):
     """Training settings as a file or the command line states them, any of them left out."""
 
     sequence_length: int | None = Field(default=None, ge=1)
+    longest_sequence: int | None = Field(default=None, ge=1)
+    """Tokens of the longest sample, to which a micro-batch may be padded: for memory, not for time."""
+    packing: bool = False
+    """Whether samples are put one behind the other to fill a sequence, none attending to another."""
+    mean_sample_length: float | None = Field(default=None, gt=0)
+    """Tokens of a packed sample."""
     global_batch_size: int | None = Field(default=None, ge=1, le=MOST_SEQUENCES)
     micro_batch_size: int | None = Field(default=None, ge=1, le=MOST_SEQUENCES)
     accumulation_steps: int | None = Field(default=None, ge=1, le=MOST_SEQUENCES)
@@ -121,6 +127,21 @@ class Training(TrainingChoices):
 
     sequence_length: int = Field(ge=1)
 
+    @property
+    def longest(self) -> int:
+        """Tokens of a sequence that memory is planned for."""
+        return self.longest_sequence or self.sequence_length
+
+    @property
+    def attended(self) -> float:
+        """Tokens of the piece that a token is scored against, before what lies after it is masked.
+
+        A flash kernel computes packed samples each on its own (of one length; where lengths spread
+        it is more), eager attention masks the whole square.
+        """
+        alone = self.packing and self.attention == "flash" and self.mean_sample_length
+        return float(self.mean_sample_length or 0) if alone else float(self.sequence_length)
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -132,6 +153,8 @@ class Workload:
     activations: ActivationBytes
     companions: tuple[Companion, ...] = ()
     """Models with engines of their own in the same job."""
+    notes: tuple[str, ...] = ()
+    """What the settings bring about that no plan shows."""
 
     @property
     def trainable_params(self) -> int:

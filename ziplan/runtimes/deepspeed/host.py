@@ -126,7 +126,7 @@ def _checkpoints(book: Ledger, f: Facts, host: str) -> None:
     checkpoints = f.derivation.apply(
         activation_bytes,
         "activation checkpoints on the host",
-        tokens_per_rank=f.tokens,
+        tokens_per_rank=f.peak_tokens,
         layer_count=layers,
         activation_bytes_per_token=f.element * f.workload.model.d_model,
         share=f.full * f.checkpoints_on(host),

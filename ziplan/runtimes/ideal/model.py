@@ -74,7 +74,7 @@ def _working_set(
     book.add("layers in flight", hbm, ("forward", "backward"), layers, knob="prefetch_depth, tile_count")
     tokens = _tokens(derivation, workload, plan)
     checkpoint = PARAM_BYTES * model.d_model
-    whole = acts.none_low - acts.frozen_inputs + acts.attention_scores_low * workload.training.sequence_length
+    whole = acts.none_low - acts.frozen_inputs + acts.attention_scores_low * workload.training.longest
     full, selective = _mode(plan, Checkpointing.FULL), _mode(plan, Checkpointing.SELECTIVE)
     parts = (
         (
@@ -124,7 +124,7 @@ def _tokens(derivation: Derivation, workload: Workload, plan: Plan) -> float:
     return derivation.apply(
         tokens_per_rank,
         micro_batch_size=plan.micro_batch_size,
-        sequence_length=float(workload.training.sequence_length),
+        sequence_length=float(workload.training.longest),
     )
 
 

@@ -38,7 +38,7 @@ def micro_step_flops(f: Facts) -> float:
         attention_flops,
         "attention scores and values of one micro-step",
         layer_count=float(model.attentions),
-        sequence_length=float(training.sequence_length),
+        sequence_length=training.attended,
         attention_width=float(model.attention_width),
         computed_share=COMPUTED_SHARE[training.attention] * model.causal_share + (1 - model.causal_share),
         attention_passes=1.0 + reached * (2.0 + f.full + f.selective),

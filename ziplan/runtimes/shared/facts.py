@@ -98,6 +98,19 @@ class Facts:
         )
 
     @cached_property
+    def peak_tokens(self) -> float:
+        """Tokens of a micro-step in which every sequence is as long as the longest."""
+        training = self.workload.training
+        if training.longest == training.sequence_length:
+            return self.tokens
+        return self.derivation.apply(
+            tokens_per_rank,
+            "of the longest sequences",
+            micro_batch_size=self.plan.micro_batch_size,
+            sequence_length=float(training.longest),
+        )
+
+    @cached_property
     def full(self) -> float:
         """1 where layers are recomputed whole."""
         return where(self.plan.activation_checkpointing == Checkpointing.FULL, 1.0, 0.0)

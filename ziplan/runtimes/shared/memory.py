@@ -32,8 +32,8 @@ INFERRED_LOGIT_BYTES = (2.0, 10.0)
 """The same without backward, from 16-bit logits whose log-softmax is taken row by row (TRL,
 `selective_log_softmax`) to those with their fp32 copy and its log-softmax whole."""
 
-BATCH_KNOB = "micro_batch_size, sequence_length, activation_checkpointing"
-LOGITS_KNOB = "micro_batch_size, sequence_length, the vocabulary"
+BATCH_KNOB = "micro_batch_size, sequence_length, longest_sequence, activation_checkpointing"
+LOGITS_KNOB = "micro_batch_size, sequence_length, longest_sequence, the vocabulary"
 
 
 def add_activations(
@@ -49,7 +49,7 @@ def add_activations(
     if not model.trainable_params:
         _add_inference(book, f)
         return
-    sequence = float(f.workload.training.sequence_length)
+    sequence = float(f.workload.training.longest)
     # A layer without gradients keeps nothing, but its input where it is checkpointed.
     layers = float(model.layer_count) * (f.full + (1 - f.full) * f.by_reach(lambda swept: swept.layers))
     scores = (acts.attention_scores_low * sequence, acts.attention_scores_high * sequence)
@@ -71,7 +71,7 @@ def add_activations(
 def _add_inference(book: Ledger, f: Facts) -> None:
     """Without backward nothing is kept: what is alive inside one layer, from one module's tensors to all."""
     acts, model = f.workload.activations, f.workload.model
-    whole = acts.none_high + acts.attention_scores_high * float(f.workload.training.sequence_length)
+    whole = acts.none_high + acts.attention_scores_high * float(f.workload.training.longest)
     low, high = (
         _of_tokens(f, "activations inside one layer", 1.0, each)
         for each in (f.element * _widest(model), whole)
@@ -89,7 +89,7 @@ def _add_scores(book: Ledger, f: Facts) -> None:
     """Attention without a fused kernel takes the softmax of one layer's scores in fp32."""
     model, training = f.workload.model, f.workload.training
     eager = FP32_BYTES if training.attention == "eager" else 0.0
-    per_token = eager * float(model.attention_heads * training.sequence_length)
+    per_token = eager * float(model.attention_heads * training.longest)
     scores = _of_tokens(f, "one layer's attention scores in fp32", 1.0, per_token)
     book.add("attention scores in fp32", f.gpu, ("forward", "backward"), scores, low=0.0, knob="attention")
 
@@ -103,7 +103,7 @@ def _of_tokens(f: Facts, label: str, layers: float, per_token: float, share: flo
     return f.derivation.apply(
         activation_bytes,
         label,
-        tokens_per_rank=f.tokens,
+        tokens_per_rank=f.peak_tokens,
         layer_count=layers,
         activation_bytes_per_token=per_token,
         share=share,
@@ -119,7 +119,7 @@ def add_logits(book: Ledger, f: Facts) -> None:
         f.derivation.apply(
             logits_bytes,
             "logits and loss",
-            tokens_per_rank=f.tokens,
+            tokens_per_rank=f.peak_tokens,
             vocab_size=model.logits_share * float(model.vocab_size),
             logit_bytes_per_token=per_token,
         )
