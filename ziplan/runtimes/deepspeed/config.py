@@ -17,6 +17,7 @@ from ziplan.runtimes.deepspeed.knobs import AIO, PERSISTENCE_THRESHOLD
 from ziplan.runtimes.deepspeed.launch import launch_files
 from ziplan.runtimes.deepspeed.space import refusals
 from ziplan.runtimes.deepspeed.traffic import PIPELINED_BUFFERS
+from ziplan.workload.load import LOSS_SCALE_POWER
 from ziplan.workload.training import Workload
 
 NVME_PATH = "/local_nvme"
@@ -91,7 +92,8 @@ def _precision(precision: str, master: str) -> dict[str, Any]:
         return {"data_types": {"grad_accum_dtype": "fp32"}}
     enabled: dict[str, Any] = {"enabled": True}
     if precision == "fp16":
-        enabled |= {"loss_scale": 0, "initial_scale_power": 16, "loss_scale_window": 1000, "hysteresis": 2}
+        enabled |= {"loss_scale": 0, "initial_scale_power": LOSS_SCALE_POWER}
+        enabled |= {"loss_scale_window": 1000, "hysteresis": 2}
     if master == "bf16":
         enabled |= {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
     return {precision: enabled, "data_types": {"grad_accum_dtype": precision}}
