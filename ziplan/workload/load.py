@@ -89,9 +89,8 @@ def _notes(training: Training, precision: Precision) -> Iterator[str]:
     """What the settings bring about that no plan shows."""
     if precision == "fp16":
         yield (
-            f"fp16: the loss scale starts at 2^{LOSS_SCALE_POWER} and halves where gradients overflow, so up "
-            f"to {LOSS_SCALE_POWER + 1} first steps are skipped: short, and without the optimizer's moments, "
-            "which the first real step makes"
+            f"fp16: up to {LOSS_SCALE_POWER + 1} first steps are skipped while the loss scale falls from "
+            f"2^{LOSS_SCALE_POWER}; moments are made in the first real one"
         )
     if training.packing and training.attended == training.sequence_length:
         yield (
