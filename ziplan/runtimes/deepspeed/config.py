@@ -44,6 +44,11 @@ def emit(
     }
     if plan.tile_count > 1:
         files["tiling.md"] = _tiling(facts)
+    if workload.companions:
+        from ziplan.runtimes.deepspeed.beside import companion_configs  # few jobs have several models
+
+        others = companion_configs(cluster, workload, plan, nvme_path)
+        files |= {name: _json(other) for name, other in others.items()}
     return files
 
 

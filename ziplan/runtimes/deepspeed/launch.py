@@ -123,7 +123,7 @@ def _script(
     exports = _environment(facts, trainer) if environment is None else environment
     lines = [
         "#!/usr/bin/env bash",
-        *(f"# {note}" for note in (*notes, *_of_train_py(facts, trainer))),
+        *(f"# {note}" for note in (*notes, *_of_train_py(facts, trainer), *_of_the_others(facts))),
         "set -eu",
         "# Pinned buffers above 1 MB at their exact size: PyTorch rounds up to a power of two otherwise.",
         *(f"export {name}={value}" for name, value in exports.items()),
@@ -181,6 +181,15 @@ def _of_train_py(facts: Facts, trainer: str) -> list[str]:
             *checkpointing,
         ]
     return checkpointing
+
+
+def _of_the_others(facts: Facts) -> list[str]:
+    """What it has to do for the other models of the job."""
+    if not facts.workload.companions:
+        return []
+    from ziplan.runtimes.deepspeed.beside import companion_lines  # few jobs have several models
+
+    return list(companion_lines(facts.cluster, facts.workload, facts.plan))
 
 
 def _checkpointing_note(facts: Facts) -> list[str]:

@@ -7,8 +7,10 @@ import json
 from ziplan.workload.training import ALL_LINEAR, Adapters, Frozen, Training
 
 
-def trainable_lines(training: Training) -> list[str]:
-    """Statements that freeze parts of `model` or give it adapters; none where all is trained.
+def trainable_lines(training: Training, model: str = "model") -> list[str]:
+    """Statements that freeze parts of a model or give it adapters; none where all is trained.
+
+    `model` is the model's name in train.py.
 
     PEFT would keep adapters in fp32 beside a 16-bit base (`autocast_adapter_dtype`); the plan has
     them in the precision that computes, as ZeRO wants all that it flattens together.
@@ -18,13 +20,12 @@ def trainable_lines(training: Training) -> list[str]:
         every = ALL_LINEAR in trainable.targets
         targets = json.dumps(ALL_LINEAR if every else list(trainable.targets))
         settings = f"r={trainable.lora_rank}, target_modules={targets}"
-        return [
-            f"model = peft.get_peft_model(model, peft.LoraConfig({settings}), autocast_adapter_dtype=False)"
-        ]
+        config = f"peft.LoraConfig({settings})"
+        return [f"{model} = peft.get_peft_model({model}, {config}, autocast_adapter_dtype=False)"]
     if isinstance(trainable, Frozen):
         return [
             f"frozen = {json.dumps(list(trainable.frozen))}",
-            "for name, weight in model.named_parameters():",
+            f"for name, weight in {model}.named_parameters():",
             '    weight.requires_grad_(not any(f".{part}." in f".{name}" for part in frozen))',
         ]
     return []
