@@ -77,6 +77,7 @@ class TrainingEntry(Entry):
     sequence_length: int = Field(ge=1)
     precision: Precision
     attention: Literal["flash", "eager"]
+    master_precision: Literal["fp32", "bf16"] = "fp32"
     optimizer: Optimizer = Field(default_factory=lambda: Optimizer(fused=None))
     trainable: Trainable = "all"
     loading: Loading = Field(default_factory=Loading)
