@@ -21,7 +21,7 @@ from ziplan.report.figures import (
 )
 from ziplan.report.inputs import values
 from ziplan.runtimes.runtime import PHASES, Line
-from ziplan.solve.problem import Answer, Binding
+from ziplan.solve.problem import Answer, Binding, Problem
 from ziplan.workload.model import Model
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def fit_document(answer: Answer, files: Mapping[str, str], said: Iterable[str] =
     document = {
         "schema": "ziplan.fit/1",
         "verdict": best.verdict,
-        "problem": problem_of(answer),
+        "problem": problem_of(answer.problem),
         "plan": plan_object(best.plan),
         **estimate_objects(best, notes),
         "cost": cost_object(best, notes),
@@ -126,9 +126,8 @@ def binding_object(binding: Binding, notes: Notes) -> Document:
     }
 
 
-def problem_of(answer: Answer) -> Document:
+def problem_of(problem: Problem) -> Document:
     """What was asked."""
-    problem = answer.problem
     training = problem.workload.training
     return {
         "model": problem.workload.model.name,
@@ -365,7 +364,7 @@ def limits_document(answer: Answer) -> Document:
     return {
         "schema": "ziplan.limits/1",
         "verdict": answer.best.verdict,
-        "problem": problem_of(answer),
+        "problem": problem_of(answer.problem),
         "plan": plan_object(answer.best.plan),
         "limits": limits,
         "notes": notes.texts,
