@@ -22,6 +22,7 @@ from ziplan.files import Document, read, validate
 from ziplan.files.validation import WRONG_VALUE
 from ziplan.units import Precision
 from ziplan.workload.loading import Loading
+from ziplan.workload.model_file import CompanionEntry
 from ziplan.workload.training import MOST_WORKERS, Optimizer, Trainable
 
 SCHEMA = "ziplan.measurement/1"
@@ -189,7 +190,8 @@ Id = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 class RecordEntry(Entry):
     """One published run: what ran, on what, and what came out.
 
-    `url` is the page of this run where it has one of its own within the source.
+    `url` is the page of this run where it has one of its own within the source. `companions` are the
+    other models of the job, shipped shapes.
     """
 
     id: Id
@@ -198,6 +200,7 @@ class RecordEntry(Entry):
     cluster: ClusterEntry
     model: str | None = None
     shape: dict[str, Any] | None = None
+    companions: tuple[CompanionEntry, ...] = ()
     training: TrainingEntry
     runtime: RuntimeEntry = RuntimeEntry()
     plan: PlanEntry
@@ -249,11 +252,11 @@ class Record:
     document: Document
     index: int
 
-    def problem(self, message: str, *path: str, help: str = "") -> Problem:
+    def problem(self, message: str, *path: str | int, help: str = "") -> Problem:
         """A problem with a part of the record."""
         return self.document.problem(("records", self.index, *path), WRONG_VALUE, message, help)
 
-    def relocated(self, error: BadInput, *path: str) -> BadInput:
+    def relocated(self, error: BadInput, *path: str | int) -> BadInput:
         """Problems of something that the record names, at the place where it does."""
         return BadInput(
             *(self.problem(problem.message, *path, help=problem.help) for problem in error.problems)

@@ -26,7 +26,9 @@ from ziplan.study.records import (
     load_runs,
     shipped_files,
 )
+from ziplan.units import Precision
 from ziplan.workload.adapted import adapted
+from ziplan.workload.companions import Companion, companion, names_of
 from ziplan.workload.config import model_of
 from ziplan.workload.kept import kept_bytes
 from ziplan.workload.load import load_model
@@ -235,7 +237,28 @@ def _workload(record: Record) -> Workload:
         model = adapted(model, training.trainable)
     except ValueError as error:
         raise BadInput(record.problem(f"trainable: {error}", "training", "trainable")) from None
-    return Workload(model, training, entry.precision, kept_bytes(model, entry.attention, entry.precision))
+    kept = kept_bytes(model, entry.attention, entry.precision)
+    return Workload(model, training, entry.precision, kept, _companions(record, training, entry.precision))
+
+
+def _companions(record: Record, training: Training, precision: Precision) -> tuple[Companion, ...]:
+    """The other models of the job, each a shipped shape."""
+    entries, found = record.entry.companions, []
+    for index, name in enumerate(names_of(entry.role for entry in entries)):
+        entry, model = entries[index], _shipped(record, index)
+        try:
+            found.append(companion(name, entry, model, training, precision))
+        except ValueError as error:
+            where = ("companions", index)
+            raise BadInput(record.problem(f"companions[{index}]: {error}", *where)) from None
+    return tuple(found)
+
+
+def _shipped(record: Record, index: int) -> Model:
+    try:
+        return load_model(record.entry.companions[index].model)
+    except BadInput as error:
+        raise record.relocated(error, "companions", index, "model") from None
 
 
 def _model(record: Record) -> Model:

@@ -101,8 +101,8 @@ def largest_sub_group(model: Model, dp_degree: float, sub_group_params: float) -
 
 
 def sub_group_count(model: Model, dp_degree: float, sub_group_params: float) -> float:
-    """How many sub-groups one rank steps through."""
-    return each(lambda dp, size: float(len(_sub_groups(model, dp, size))), dp_degree, sub_group_params)
+    """How many sub-groups one rank steps through; one, an empty one, where nothing is trained."""
+    return each(lambda dp, size: float(len(_sub_groups(model, dp, size)) or 1), dp_degree, sub_group_params)
 
 
 def _in_module_order(model: Model) -> Iterator[int]:
