@@ -161,7 +161,9 @@ def held(model, optimizer):
     """Bytes of one rank's state."""
     groups = all_groups(model)
     params = [param for group in groups for param in group.fsdp_params]
-    moments = [state[name] for state in optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")]
+    kinds = ("exp_avg", "exp_avg_sq", "momentum_buffer")
+    kept = [state[kind] for state in optimizer.state.values() for kind in kinds if kind in state]
+    moments = [moment for moment in kept if moment is not None]
     grads = [p.grad for p in model.parameters() if p.grad is not None]
     return {
         "params": sum(param._sharded_param_data.nbytes for param in params),

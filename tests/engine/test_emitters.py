@@ -43,10 +43,10 @@ def plans(draw):
     return machine, work, emitter.settle(machine, work, Plan(**fields))
 
 
-def emitted(trainer, precision="bf16", nodes=1, gpus=1, **fields):
+def emitted(trainer, precision="bf16", nodes=1, gpus=1, kind="adamw", **fields):
     """Files of a plan by hand, with settings of the optimizer that are nobody's defaults."""
     optimizer = {"learning_rate": 3e-4, "weight_decay": 0.1, "beta1": 0.85, "beta2": 0.95, "epsilon": 1e-7}
-    work = workload(precision=precision, optimizer=optimizer)
+    work = workload(precision=precision, optimizer={**optimizer, "kind": kind})
     fields = {"dp_degree": float(nodes * gpus), "micro_batch_size": 3.0, "accumulation_steps": 2.0, **fields}
     machine = cluster(nodes=nodes, gpus=gpus)
     return emitter.emit(machine, work, emitter.settle(machine, work, plan(**fields)), trainer=trainer)
@@ -275,6 +275,32 @@ def test_the_trainer_agrees_with_the_config(trainer_arguments, precision, home, 
     assert arguments.gradient_checkpointing_kwargs == ({"use_reentrant": False} if recomputes else None)
     arguments.deepspeed_plugin.set_mixed_precision(arguments.mixed_precision)
     check_plugin(arguments.deepspeed_plugin, document, 16)
+
+
+@pytest.mark.parametrize("kind", ["lion", "sgd", "adafactor", "adamw_8bit"])
+def test_the_trainer_and_accelerate_agree_on_other_optimizers(trainer_arguments, kind):
+    files = emitted("huggingface", "bf16", 2, 8, kind)
+    arguments, document = trainer_arguments(files, 16), json.loads(files["ds_config.json"])
+    arguments.hf_deepspeed_config.trainer_config_finalize(arguments, model=None, num_training_steps=100)
+    assert arguments.hf_deepspeed_config.mismatches == []
+    assert (arguments.optim == "adamw_bnb_8bit") == ("optimizer" not in document) == (kind == "adamw_8bit")
+    arguments.deepspeed_plugin.set_mixed_precision("bf16")
+    check_plugin(arguments.deepspeed_plugin, document, 16)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "lion", "sgd", "adafactor", "adamw_8bit"])
+@pytest.mark.parametrize("master", ["fp32", "bf16"])
+def test_deepspeed_takes_every_optimizer_and_precision_of_its_state(kind, master):
+    if master == "bf16" and kind != "adamw":
+        return
+    work = workload(precision="bf16", master_precision=master, optimizer={"kind": kind})
+    chosen = emitter.settle(cluster(gpus=2), work, plan(dp_degree=2.0))
+    document = json.loads(emitter.emit(cluster(gpus=2), work, chosen)["ds_config.json"])
+    assert unknown_keys(document, known_keys()) == set()
+    config = parsed(document, 2)
+    assert config.zero_allow_untested_optimizer == (kind not in ("adamw", "lion"))
+    assert config.bfloat16_config.bf16_master_weights_and_grads == (master == "bf16")
+    assert config.bfloat16_config.bf16_optimizer_states == (master == "bf16")
 
 
 SPOILED = {

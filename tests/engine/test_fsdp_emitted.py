@@ -37,11 +37,25 @@ class Case:
     """A plan, its prediction, and what each rank counted."""
 
     def __init__(
-        self, folder, world, home="hbm", simulated=False, spread=False, shape=SHAPE, trainable="all", **fields
+        self,
+        folder,
+        world,
+        home="hbm",
+        simulated=False,
+        spread=False,
+        shape=SHAPE,
+        trainable="all",
+        kind="adamw",
+        **fields,
     ):
         (folder / "config.json").write_text(json.dumps(shape))
         precision = fields.pop("precision", "bf16")
-        settings = {"sequence_length": TOKENS, "precision": precision, "trainable": trainable}
+        settings = {
+            "sequence_length": TOKENS,
+            "precision": precision,
+            "trainable": trainable,
+            "optimizer": kind,
+        }
         self.workload = load_workload(str(folder), settings)
         rate = [("gpu.peak_flops_per_s.fp32", "19.5 TFLOP/s")]
         self.cluster = load_cluster(f"{-(-world // RANKS_PER_NODE)}x dgx-a100-80g", rate)
@@ -184,6 +198,11 @@ TRAINABLE = {
 @pytest.mark.parametrize("trainable", TRAINABLE)
 def test_parts_of_the_model_are_trained(tmp_path, trainable, home):
     check(Case(tmp_path, 2, home, trainable=TRAINABLE[trainable], accumulation_steps=2.0), home)
+
+
+@pytest.mark.parametrize("home", ["hbm", "dram"])
+def test_another_optimizer_keeps_what_was_predicted(tmp_path, home):
+    check(Case(tmp_path, 2, home, kind="sgd"), home)
 
 
 def test_tied_embeddings_are_gathered_once(tmp_path):

@@ -79,7 +79,7 @@ def test_fp32_has_master_weights_of_its_own_but_at_stage_0():
         assert held(answer, "hbm", "master weights") == bytes_per_param * P
 
 
-@pytest.mark.parametrize(("kind", "state", "update"), [("adamw", 8, 28), ("sgd", 0, 12)])
+@pytest.mark.parametrize(("kind", "state", "update"), [("adamw", 8, 28), ("sgd", 0, 12 + 12)])
 def test_fsdp_keeps_and_moves_what_each_needs(kind, state, update):
     answer = answered("fsdp", training(kind))
     assert held(answer, "hbm", "optimizer state") == state * P / RANKS
@@ -178,7 +178,16 @@ def test_fsdp_setup_makes_the_optimizer(kind, made):
     text = runtime.emit(machine, work, runtime.settle(machine, work, plan(dp_degree=4.0)))["fsdp_setup.py"]
     compile(text, "fsdp_setup.py", "exec")
     assert f"return {made}(trained, lr=1e-05, " in text
-    assert "weight_decay=0.1, fused=True)" in text
+    assert ("weight_decay=0.1, fused=True)" in text) == (kind == "adamw")
+
+
+def test_fsdp_without_a_fused_kernel_copies_gradients_for_weight_decay():
+    """torch has a fused SGD, but not of sharded tensors."""
+    decayed = answered("fsdp", training("sgd"))
+    assert held(decayed, "hbm", "gradients with weight decay") == 4 * P / RANKS
+    plain = answered("fsdp", workload(MODEL, optimizer={"kind": "sgd"}))
+    assert held(plain, "hbm", "gradients with weight decay") == 0
+    assert moved(plain, "GPU optimizer") == 12 * P / RANKS
 
 
 def test_master_weights_in_bf16_are_asked_for_in_the_config():

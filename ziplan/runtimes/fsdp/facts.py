@@ -29,8 +29,17 @@ class Facts(shared.Facts):
 
     @cached_property
     def update(self) -> float:
-        """Bytes that the fused update moves per parameter: gradient, parameter and state."""
-        return self.optimizer_bytes("the fused update", FP32_BYTES, FP32_BYTES + self.moments)
+        """Bytes that the update moves per parameter: gradient, parameter and state, a decayed gradient."""
+        once = self.optimizer_bytes("the update", FP32_BYTES, FP32_BYTES + self.moments)
+        # Gradient and parameter are read, their sum is written.
+        return once + 3 * self.decayed
+
+    @cached_property
+    def decayed(self) -> float:
+        """Bytes per parameter of the gradient that weight decay makes where no kernel fuses the update."""
+        optimizer = self.workload.training.optimizer
+        supported = OPTIMIZERS.get(optimizer.kind)
+        return 0.0 if supported is None or supported.fused or not optimizer.weight_decay else FP32_BYTES
 
     @cached_property
     def trained_groups(self) -> Groups:

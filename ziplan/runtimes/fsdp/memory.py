@@ -51,10 +51,13 @@ def _states(book: Ledger, f: Facts, tier: str, share: float, ranks: float) -> No
             on_host,
         ),
         ("optimizer state", f.moments, RUNNING, share, False),
+        ("gradients with weight decay", f.decayed, ("step",), 0.0 if on_host else share, False),
     )
     for name, bytes_per_param, phases, part, pinned in kinds:
         frozen = name == "frozen parameters"
         if frozen and f.workload.model.trainable_params == f.workload.model.params:
+            continue
+        if name == "gradients with weight decay" and not f.decayed:
             continue
         amount = f.derivation.apply(
             sharded_bytes,

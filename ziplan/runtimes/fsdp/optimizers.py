@@ -10,17 +10,24 @@ from ziplan.workload.training import Optimizer
 
 
 class Supported(NamedTuple):
-    """One optimizer: bytes of its state per parameter, and the class and arguments that make it."""
+    """One optimizer: bytes of its state per parameter, what makes it, whether its update is fused.
+
+    Without a fused kernel weight decay makes a gradient of its own, of every shard at once on the GPU.
+    """
 
     state: float
     made: str
+    fused: bool
 
 
 OPTIMIZERS: Mapping[OptimizerName, Supported] = {
-    "adamw": Supported(8.0, "torch.optim.AdamW(@params@, @lr@, @betas@, @eps@, @weight_decay@, fused=True)"),
-    "sgd": Supported(0.0, "torch.optim.SGD(@params@, @lr@, @weight_decay@, fused=True)"),
+    "adamw": Supported(
+        8.0, "torch.optim.AdamW(@params@, @lr@, @betas@, @eps@, @weight_decay@, fused=True)", True
+    ),
+    # torch 2.13 cannot run its fused kernel on sharded tensors: "does not have a sharding strategy".
+    "sgd": Supported(0.0, "torch.optim.SGD(@params@, @lr@, @weight_decay@)", False),
 }
-"""By name, with kernels that fuse the update, on the GPU and on the host (torch 2.13 optim)."""
+"""By name (torch 2.13 optim), as they step sharded tensors on the GPU and on the host."""
 
 REFUSED: Mapping[OptimizerName, str] = {
     "lion": "PyTorch has no Lion",
