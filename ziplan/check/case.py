@@ -1,0 +1,234 @@
+"""What the rules read: the config, the plan it comes to, and what is predicted of that plan.
+
+Each fact is worked out once, when a rule first asks for it, by the module that owns it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from ziplan.errors import BadInput
+from ziplan.estimate import Estimate, estimate
+from ziplan.files.document import Document, Path
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.law import Derivation
+from ziplan.plan import Plan
+from ziplan.runtimes.runtime import PHASES, Line, Runtime
+from ziplan.workload.training import Training, Workload
+
+if TYPE_CHECKING:
+    from ziplan.check.launch import Launch
+    from ziplan.check.policy import Gates
+    from ziplan.runtimes.deepspeed.facts import Facts
+    from ziplan.runtimes.deepspeed.reading.remarks import Remark
+    from ziplan.runtimes.deepspeed.reading.settings import Settings
+    from ziplan.simulate.step import Simulation
+    from ziplan.solve.problem import Answer
+
+Form = Literal["deepspeed", "accelerate", "arguments", "command", "plan"]
+
+STATES = ("params", "grads", "optimizer")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Case:
+    """One config on one machine.
+
+    `plan` is None where the config is refused before it comes to one. `settings` and `values` are
+    DeepSpeed's, None under another runtime; for a plan.yaml they are those that are written for it.
+    """
+
+    document: Document
+    form: Form
+    cluster: Cluster
+    workload: Workload
+    runtime: Runtime
+    plan: Plan | None
+    settings: Settings | None = None
+    values: Mapping[str, Any] | None = None
+    remarks: tuple[Remark, ...] = ()
+    launch: Launch | None = None
+    asked: Training | None = None
+    """Training settings as the model's file and the command line state them, before the config's own."""
+    gates: Gates | None = None
+    baseline: Case | None = None
+    max_regress: float = 0.0
+    """Share by which a token may take longer than under `baseline`."""
+
+    @property
+    def file(self) -> str:
+        """What the config is called."""
+        return self.document.name
+
+    @property
+    def foreign(self) -> bool:
+        """Whether somebody else than ziplan wrote it."""
+        return self.form != "plan"
+
+    def place(self, key: str, field: str) -> tuple[str, int, int]:
+        """(path, line, column) of a DeepSpeed key or a plan's field, whichever the file is made of."""
+        name = key if self.foreign else field
+        place = self.document.locate(steps(name), key=True)
+        return name, place.line, place.column
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """What is predicted of the plan; None where there is none."""
+        if self.plan is None:
+            return None
+        return estimate(self.cluster, self.workload, self.runtime, self.plan)
+
+    @cached_property
+    def answer(self) -> Answer | None:
+        """The best plan for the same workload and machine; None where there is none to compare with."""
+        from ziplan.solve import solve
+        from ziplan.solve.problem import Problem
+
+        if self.plan is None:
+            return None
+        sequences = int(self.plan.micro_batch_size * self.plan.accumulation_steps * self.plan.dp_degree)
+        asked = {"global_batch_size": sequences, "micro_batch_size": None, "accumulation_steps": None}
+        workload = replace(self.workload, training=self.workload.training.model_copy(update=asked))
+        try:
+            return solve(Problem(self.cluster, workload, self.runtime), alternatives=0)
+        except BadInput:
+            return None
+
+    @cached_property
+    def simulation(self) -> Simulation | None:
+        """A step of the plan, played; None where a step cannot be."""
+        from ziplan.simulate.step import simulate
+
+        # A job of several models has no schedule of its own.
+        if self.plan is None or self.workload.companions:
+            return None
+        return simulate(self.cluster, self.workload, self.runtime, self.plan)
+
+    @property
+    def step_time(self) -> float:
+        """Seconds of a step as it is played, else as it is estimated; NaN where it is unknown."""
+        if self.simulation is not None:
+            return self.simulation.makespan
+        return self.estimate.step_time if self.estimate is not None else math.nan
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens per second of all ranks, by `step_time`; NaN where it is unknown."""
+        return self.estimate.tokens_per_step / self.step_time if self.estimate is not None else math.nan
+
+    @property
+    def stall_fraction(self) -> float:
+        """Share of the played step in which the GPU waits; NaN where it is unknown."""
+        simulation = self.simulation
+        return simulation.tally.stalled / simulation.makespan if simulation is not None else math.nan
+
+    @cached_property
+    def facts(self) -> Facts | None:
+        """Shards, sub-groups and shares in DeepSpeed's terms; None under another runtime."""
+        from ziplan.runtimes.deepspeed.facts import Facts
+
+        if self.plan is None or self.settings is None:
+            return None
+        return Facts(Derivation(), self.cluster, self.workload, self.plan)
+
+    @cached_property
+    def live_tensors(self) -> float:
+        """Most parameter tensors that are gathered or on their way at once, under the settings as stated."""
+        from ziplan.runtimes.deepspeed.fetches import Policy, fetches
+        from ziplan.runtimes.deepspeed.knobs import REENTRANT
+
+        if self.plan is None or self.settings is None:
+            return 0.0
+        policy = Policy(
+            self.settings.prefetch_bucket_size,
+            self.settings.max_live_parameters,
+            self.settings.max_reuse_distance,
+            self.settings.param_persistence_threshold,
+        )
+        played = fetches(self.workload.model, int(self.plan.activation_checkpointing), REENTRANT, policy)
+        return float(played.peak_tensors)
+
+    @property
+    def gpu(self) -> str:
+        """Name of the tier that is a GPU's own memory."""
+        return self.cluster.node.gpu_tier
+
+    @property
+    def host(self) -> str | None:
+        """Name of the DRAM tier."""
+        return self.cluster.node.tier_of("dram")
+
+    @property
+    def nvme(self) -> str | None:
+        """Name of the NVMe tier."""
+        return self.cluster.node.tier_of("nvme")
+
+    def share(self, state: str, tier: str | None) -> float:
+        """The fraction of a kind of state ("params", ...) that the plan puts on a tier."""
+        homes: Mapping[str, float] = getattr(self.plan.placement, state) if self.plan else {}
+        return float(homes.get(tier, 0.0)) if tier else 0.0
+
+    def off_gpu(self, states: Iterable[str] = STATES) -> list[str]:
+        """Tiers outside the GPU that hold some of these states."""
+        tiers = [name for name in self.cluster.node.tiers if name != self.gpu]
+        return [name for name in tiers if any(self.share(state, name) > 0 for state in states)]
+
+    def line(self, name: str, tier: str | None) -> Line | None:
+        """The line of the ledger called `name`, where it holds anything."""
+        found = self.lines(tier, name)
+        return found[0] if found else None
+
+    def lines(self, tier: str | None, *names: str) -> list[Line]:
+        """Lines of a tier that hold anything, largest first: those of these names, or all."""
+        if self.estimate is None:
+            return []
+        there = (line for line in self.estimate.ledger.lines if line.tier == tier and line.high > 0)
+        kept = [line for line in there if not names or line.name in names]
+        return sorted(kept, key=lambda line: -line.high)
+
+    def available(self, tier: str | None) -> float:
+        """Bytes of a tier after the reserve; 0 where there is no such tier."""
+        memory = self.estimate.memory.get(tier) if self.estimate is not None and tier else None
+        return memory.available if memory is not None else 0.0
+
+    def worst_phase(self, tier: str) -> str:
+        """The phase that needs most of a tier, at the low end."""
+        assert self.estimate is not None
+        phases = self.estimate.memory[tier].phases
+        return max(PHASES, key=lambda phase: phases[phase])
+
+    def terms(self, *resources: str) -> float:
+        """Seconds of the step that wait for these resources ("gather", "nvme.swap_read", ...)."""
+        return sum(time for term, time in self.exposed() if set(resources) & self.resources_of(term))
+
+    def exposed(self) -> Iterator[tuple[str, float]]:
+        """The step's terms and their seconds."""
+        if self.estimate is not None:
+            yield from self.estimate.terms.items()
+
+    def resources_of(self, term: str) -> set[str]:
+        """What a term of the step works on."""
+        assert self.estimate is not None
+        chains = (chain for segment in self.estimate.segments for chain in segment.chains)
+        return {d.resource for chain in chains for d in chain if d.term == term and d.amount > 0}
+
+    def terms_in(self, segment: str) -> float:
+        """Seconds of the step that are exposed in a segment of its program ("optimizer step")."""
+        if self.estimate is None:
+            return 0.0
+        names = {
+            d.term for s in self.estimate.segments if s.name == segment for chain in s.chains for d in chain
+        }
+        elsewhere = {
+            d.term for s in self.estimate.segments if s.name != segment for chain in s.chains for d in chain
+        }
+        return sum(time for term, time in self.exposed() if term in names - elsewhere)
+
+
+def steps(path: str) -> Path:
+    """A dotted path as the steps of a document."""
+    return tuple(path.split(".")) if path else ()

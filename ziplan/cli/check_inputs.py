@@ -1,0 +1,213 @@
+"""From the words of `ziplan check` to a case: a config of any form, on a machine, with a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ziplan.check.case import Case
+from ziplan.check.launch import Launch
+from ziplan.check.policy import FILE, Gates, Ignore, PolicyFile
+from ziplan.cli.inputs import Request, problem_of
+from ziplan.cli.output import warn
+from ziplan.errors import BadInput
+from ziplan.errors import Problem as Wrong
+from ziplan.files import read, validate
+
+if TYPE_CHECKING:
+    from ziplan.files import Document
+    from ziplan.plan import Plan
+    from ziplan.runtimes.deepspeed.reading.forms import Opened
+    from ziplan.runtimes.deepspeed.reading.read import Trainer
+    from ziplan.runtimes.deepspeed.reading.settings import Settings
+    from ziplan.solve.problem import Problem
+    from ziplan.workload.training import Training
+
+LAUNCH = "launch.sh"
+"""Looked for beside the config, as `fit --out` writes it."""
+
+
+class Asked(NamedTuple):
+    """What `check` is asked beside the config: the request, who reads the config, how it is started."""
+
+    request: Request
+    trainer: Trainer | None = None
+    launch: Path | None = None
+
+
+def case_of(config: Path, asked: Asked) -> Case:
+    """The config as a case; BadInput where it, the model or the machine cannot be read."""
+    from ziplan.runtimes.deepspeed.reading.forms import open_config
+
+    opened = open_config(config)
+    launch = _launch(config, asked.launch)
+    if opened.form == "plan":
+        return replace(_of_plan(opened.document, asked.request), launch=launch)
+    return replace(_of_config(opened, asked, launch), launch=launch)
+
+
+def _launch(config: Path, given: Path | None) -> Launch | None:
+    """The launch script that is named, else the one beside the config."""
+    path = given or config.parent / LAUNCH
+    if given is None and not path.is_file():
+        return None
+    try:
+        return Launch(str(path), path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is not UTF-8 text"
+        raise BadInput.of(f"cannot be read: {reason}", file=str(path)) from None
+
+
+def _warned(problem: Problem) -> Problem:
+    for warning in problem.cluster.warnings:
+        warn(warning)
+    return problem
+
+
+def _of_plan(document: Document, request: Request) -> Case:
+    """A plan.yaml, judged under the runtime that it is for."""
+    from ziplan.report.plan_file import load_plan
+
+    plan = load_plan(document)
+    runtime = document.data.get("runtime") or request.runtime
+    problem = _warned(problem_of(request._replace(runtime=runtime)))
+    _suited(document, problem, plan)
+    made = _made_settings(problem, plan) if problem.runtime.NAME == "deepspeed" else (None, None)
+    return Case(
+        document=document,
+        form="plan",
+        cluster=problem.cluster,
+        workload=problem.workload,
+        runtime=problem.runtime,
+        plan=plan,
+        settings=made[0],
+        values=made[1],
+        asked=problem.workload.training,
+    )
+
+
+def _suited(document: Document, problem: Problem, plan: Plan) -> None:
+    """Refuse a plan for another machine, and one that the runtime cannot express."""
+    wrong: list[Wrong] = []
+    gpus = int(plan.dp_degree * plan.tp_degree * plan.pp_degree)
+    if gpus > problem.cluster.gpu_count:
+        message = f"{gpus:,} GPUs, and {problem.cluster.label} has {problem.cluster.gpu_count:,}"
+        wrong.append(
+            document.problem(("dp_degree",), "ZP010", f"dp_degree: the plan is for {message}", key=True)
+        )
+    tiers = problem.cluster.node.tiers
+    for state in ("params", "grads", "optimizer", "checkpoints"):
+        for tier in getattr(plan.placement, state):
+            if tier not in tiers:
+                message = f"{tier}: {problem.cluster.label} has no such tier, it has {', '.join(tiers)}"
+                wrong.append(document.problem(("placement", state, tier), "ZP012", message, key=True))
+    if not wrong:
+        reasons = problem.runtime.refusals(problem.cluster, problem.workload, plan)
+        wrong = [document.problem((), "ZP001", f"{problem.runtime.NAME} cannot run it: {r}") for r in reasons]
+    if wrong:
+        raise BadInput(*wrong)
+
+
+def _made_settings(problem: Problem, plan: Plan) -> tuple[Settings, Mapping[str, Any]]:
+    """The settings of the config that is written for a plan."""
+    from ziplan.laws.law import Derivation
+    from ziplan.runtimes.deepspeed.config import NVME_PATH, config
+    from ziplan.runtimes.deepspeed.facts import Facts
+    from ziplan.runtimes.deepspeed.reading.settings import settings_of
+
+    facts = Facts(Derivation(record=False), problem.cluster, problem.workload, plan)
+    values = _settled_values(config(facts, NVME_PATH), float(plan.dp_degree))
+    return settings_of(values), values
+
+
+def _settled_values(config: Mapping[str, Any], ranks: float) -> dict[str, Any]:
+    """Every key of a config with its default; what there is to remark has been said."""
+    from ziplan.files import Document
+    from ziplan.runtimes.deepspeed.reading.raw import read_mapping
+    from ziplan.runtimes.deepspeed.reading.remarks import Notes
+
+    return read_mapping(config, ranks, Notes(Document("", ""))).values
+
+
+def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
+    """A config of DeepSpeed's, accelerate's or the Trainer's."""
+    from ziplan.runtimes.deepspeed.reading.read import Question, read_config
+    from ziplan.runtimes.deepspeed.reading.settle import settled_plan, stated_training
+    from ziplan.workload.load import load_workload
+
+    request = asked.request._replace(runtime="deepspeed")
+    first = _warned(problem_of(request))
+    stated = first.workload.training
+    question = Question(
+        ranks=first.cluster.gpu_count,
+        hidden_size=first.workload.model.d_model,
+        trainer=asked.trainer,
+        micro_batch_size=stated.micro_batch_size,
+        accumulation_steps=stated.accumulation_steps,
+        precision=first.workload.precision,
+    )
+    reading = read_config(opened, question)
+    _enough_gpus(opened, reading.ranks, first)
+    training = {**request.training, **_over(stated_training(reading), stated, launch)}
+    if reading.batch is not None:
+        training["global_batch_size"] = reading.batch.train_batch_size
+    precisions = tuple(first.cluster.node.gpu.peak_flops_per_s)
+    workload = load_workload(request.model, training, precisions, request.companions)
+    settled = settled_plan(reading, first.cluster, workload)
+    return Case(
+        document=opened.document,
+        form=opened.form,
+        cluster=first.cluster,
+        workload=workload,
+        runtime=first.runtime,
+        plan=settled.plan,
+        settings=reading.settings if settled.plan is not None else None,
+        values=_settled_values(reading.config, float(reading.ranks)) if reading.settings else None,
+        remarks=(*reading.remarks, *settled.remarks),
+        asked=stated,
+    )
+
+
+def _enough_gpus(opened: Opened, ranks: int, problem: Problem) -> None:
+    if ranks > problem.cluster.gpu_count:
+        gpus = problem.cluster.gpu_count
+        raise BadInput.of(
+            f"{ranks:,} ranks are started, and {problem.cluster.label} has {gpus:,} GPUs",
+            file=opened.document.name,
+            help="name the cluster that it runs on, for example '4x dgx-h100'",
+        )
+
+
+def _over(config: Mapping[str, Any], training: Training, launch: Launch | None) -> dict[str, Any]:
+    """What the config says of training, to be put over what the model's file says, and how blocks are pinned.
+
+    Where both say how weights are loaded, what only the file says stays. PyTorch rounds pinned blocks up
+    unless it is told not to, which a launch script does or nobody.
+    """
+    over = dict(config)
+    if "loading" in over:
+        over["loading"] = {**training.loading.model_dump(exclude_unset=True), **over["loading"]}
+    if "pinned_rounding" not in training.model_fields_set:
+        over["pinned_rounding"] = launch is None or not launch.keeps_pinned_sizes
+    return over
+
+
+def policy_beside(config: Path) -> PolicyFile:
+    """The `.ziplan.yaml` beside the config; an empty one where there is none."""
+    path = config.parent / FILE
+    if not path.is_file():
+        return PolicyFile()
+    document = read(path)
+    return PolicyFile() if document.data is None else validate(document, PolicyFile)
+
+
+def gates_in(path: Path) -> Gates:
+    """The gates of a file of their own."""
+    return validate(read(path), Gates)
+
+
+def ignores_of(policy: PolicyFile, flags: tuple[Ignore, ...]) -> tuple[Ignore, ...]:
+    """What is lived with, by the file and by the command line."""
+    return (*policy.ignores, *flags)
