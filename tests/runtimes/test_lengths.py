@@ -100,6 +100,8 @@ def test_notes_say_what_the_settings_bring_about():
         return load_workload("gpt2", {"sequence_length": 64, **training}, ()).notes
 
     assert not notes(precision="bf16")
+    (convention,) = notes(precision="bf16", trainable={"frozen": ["mlp"]})
+    assert "6P" in convention
     (skipped,) = notes(precision="fp16")
     assert "up to 17 first steps are skipped" in skipped
     (bound,) = notes(precision="bf16", packing=True)

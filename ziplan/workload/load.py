@@ -72,7 +72,7 @@ def load_workload(
     others = problems.attempt(partial(_companions, source, companions, training, precision))
     model = problems.required(trained)
     kept = kept_bytes(model, training.attention, precision)
-    return Workload(model, training, precision, kept, others or (), tuple(_notes(training, precision)))
+    return Workload(model, training, precision, kept, others or (), tuple(_notes(model, training, precision)))
 
 
 def _companions(
@@ -85,8 +85,10 @@ def _companions(
     return load_companions(source, flags, training, precision)
 
 
-def _notes(training: Training, precision: Precision) -> Iterator[str]:
+def _notes(model: Model, training: Training, precision: Precision) -> Iterator[str]:
     """What the settings bring about that no plan shows."""
+    if 0 < model.trainable_params < model.params:
+        yield "FLOP/s by 6P count gradients of frozen weights too, which nobody computes"
     if precision == "fp16":
         yield (
             f"fp16: up to {LOSS_SCALE_POWER + 1} first steps are skipped while the loss scale falls from "
