@@ -17,6 +17,7 @@ from math import ceil
 from typing import NamedTuple
 
 from ziplan.plan import Checkpointing
+from ziplan.workload.gradients import Reach, reaches
 from ziplan.workload.model import Model, Operator, Section
 
 PLAYED_LAYERS = 6
@@ -87,11 +88,15 @@ Tensor = tuple[str, int, int]
 
 
 class Visit(NamedTuple):
-    """A module reached by forward or backward: its operator, which copy, whether it is left again at once."""
+    """A module reached by forward or backward: its operator, which copy, whether it is left again at once.
+
+    With it go the frozen tensors of `freed`, modules that were recomputed while backward was in it.
+    """
 
     operator: Operator
     copy: int
     left: bool = True
+    freed: tuple[Visit, ...] = ()
 
 
 def _visits(
@@ -107,15 +112,26 @@ def _visits(
         ]
     forward = [visit for _, modules in stretches for visit in modules]
     backward: list[Visit] = []
-    for block, modules in reversed(stretches):
-        if not block or checkpointing != Checkpointing.FULL:
-            backward += modules[::-1]
-        elif reentrant:
-            backward += modules + modules[::-1]
-        else:
-            # Backward reaches the last module first and stays in it while the layer is recomputed.
-            backward += [modules[-1]._replace(left=False), *modules, *modules[-2::-1]]
+    full = checkpointing == Checkpointing.FULL
+    # transformers gives the embedding's output a gradient where it recomputes layers.
+    flows = reaches([tuple(visit.operator for visit in modules) for _, modules in stretches], full)
+    for (block, modules), flow in zip(reversed(stretches), reversed(flows), strict=True):
+        backward += _backward(modules, flow, block and full, reentrant)
     return forward + backward
+
+
+def _backward(modules: list[Visit], flow: Sequence[Reach], recomputed: bool, reentrant: bool) -> list[Visit]:
+    """Backward through one layer: only modules whose output has a gradient are reached."""
+    reached = [visit for visit, reach in zip(modules, flow, strict=True) if reach.output]
+    if not reached or not recomputed:
+        return reached[::-1]
+    if reentrant:
+        return modules + reached[::-1]
+    # Backward reaches the last module first and stays in it while the layer is recomputed; what is
+    # frozen and was gathered for that is let go with it (`release_sub_module`: ds_recompute_parameters).
+    frozen = tuple(visit for visit in modules if not visit.operator.trainable)
+    last = modules[-1]
+    return [last._replace(left=False), *modules[:-1], last._replace(freed=frozen), *reached[-2::-1]]
 
 
 def _next(operator: Operator, copies: Counter[str]) -> Visit:
@@ -140,6 +156,7 @@ class _Coordinator:
         self._known: dict[tuple[str, int], dict[Tensor, int]] = {}
         self.modules = [self._tensors(visit) for visit in order]
         self.left = [visit.left for visit in order]
+        self.freed = [visit.freed for visit in order]
         self.sizes = {name: size for module in self.modules for name, size in module.items()}
         self.totals = [sum(module.values()) for module in self.modules]
         self.persistent = {n for n, size in self.sizes.items() if size <= policy.persistence_threshold}
@@ -173,6 +190,9 @@ class _Coordinator:
         self._read_ahead()
         if self.left[step]:
             self._release(self._releasable(step))
+        if self.freed[step]:
+            freed = {name for visit in self.freed[step] for name in self._tensors(visit)}
+            self._release(freed & self.live)
 
     def _gather(self, fetched: Sequence[Tensor]) -> None:
         if not fetched:

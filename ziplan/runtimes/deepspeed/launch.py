@@ -183,6 +183,24 @@ def _of_train_py(facts: Facts, trainer: str) -> list[str]:
     return checkpointing
 
 
+def _optimizer_note(facts: Facts, trainer: str) -> list[str]:
+    """The optimizer that no config can name."""
+    settings = facts.workload.training.optimizer
+    if facts.optimizer.config_type or trainer == "huggingface":
+        return []
+    values = (
+        f"lr={settings.learning_rate}, betas=({settings.beta1}, {settings.beta2}), "
+        f"eps={settings.epsilon}, weight_decay={settings.weight_decay}"
+    )
+    given = (
+        "to accelerator.prepare" if trainer == "accelerate" else "to deepspeed.initialize as its optimizer"
+    )
+    return [
+        f"In train.py, given {given}:",
+        f"bitsandbytes.optim.AdamW8bit((p for p in model.parameters() if p.requires_grad), {values})",
+    ]
+
+
 def _of_the_others(facts: Facts) -> list[str]:
     """What it has to do for the other models of the job."""
     if not facts.workload.companions:
