@@ -13,41 +13,31 @@ from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes.runtime import PHASES
 from ziplan.solve.enumerate import DOES_NOT_FIT, solved
 from ziplan.solve.problem import Baseline, Problem
-from ziplan.workload.training import Workload
 
-STATES = ("parameters", "gradients", "gradient shard", "master weights", "optimizer state")
+STATES = (
+    "parameters",
+    "frozen parameters",
+    "gradients",
+    "gradient shard",
+    "master weights",
+    "optimizer state",
+)
 """Ledger lines that shrink with every GPU added; the others stay on each."""
-
-STATE_BYTES_PER_PARAM = 16.0
-"""Parameter, gradient, master weight and moments of what is trained; of what is frozen the first alone."""
-
-FROZEN_BYTES_PER_PARAM = 2.0
 
 MOST_GPUS = 65_536
 
 
 def plain_stage3(problem: Problem, best: Estimate) -> Baseline:
     """The GPUs that plain stage 3 needs, and its step time on them (None where it cannot be told)."""
-    usable = _usable(problem, best)
+    usable, states = _divided(problem, best.plan.dp_degree)
     if usable <= 0:
         return Baseline(float("inf"), usable, None, False)
     gpus = Derivation(record=False).apply(
-        gpus_for_plain_stage3,
-        state_bytes=_state_bytes(problem.workload),
-        usable_hbm_per_gpu=usable,
+        gpus_for_plain_stage3, state_bytes=states, usable_hbm_per_gpu=usable
     )
     here = gpus <= problem.cluster.gpu_count
     step_time, step_gpus = _step_time(problem, gpus, best)
     return Baseline(float(gpus), float(usable), step_time, bool(here), step_gpus)
-
-
-def _state_bytes(workload: Workload) -> float:
-    """States of all models of the job, but for parameters that are asked to be on the host."""
-    models = [workload.model, *(companion.model for companion in workload.companions)]
-    trained = float(sum(model.trainable_params for model in models))
-    frozen = float(sum(model.params for model in models)) - trained
-    away = float(sum(each.model.params for each in workload.companions if each.offload == "cpu"))
-    return STATE_BYTES_PER_PARAM * trained + FROZEN_BYTES_PER_PARAM * (frozen - away)
 
 
 def _plain(problem: Problem, dp_degree: float) -> Plan:
@@ -61,15 +51,22 @@ def _plain(problem: Problem, dp_degree: float) -> Plan:
     )
 
 
-def _usable(problem: Problem, best: Estimate) -> float:
-    """Bytes of a GPU that are left for states at micro-batch 1 with full checkpointing."""
-    plan = problem.runtime.settle(problem.cluster, problem.workload, _plain(problem, best.plan.dp_degree))
+def _divided(problem: Problem, dp_degree: float) -> tuple[float, float]:
+    """Bytes of a GPU left for states at micro-batch 1 with full checkpointing, and those of all states.
+
+    States of all models of the job, as its runtime keeps them for its optimizer; what is asked to be
+    on the host takes nothing of a GPU.
+    """
+    plan = problem.runtime.settle(problem.cluster, problem.workload, _plain(problem, dp_degree))
     book = ledger(Derivation(record=False), problem.cluster, problem.workload, problem.runtime, plan)
     gpu = problem.cluster.node.gpu_tier
+    lines = [line for line in book.lines if line.tier == gpu]
     # "critic: parameters" are parameters.
-    lines = [line for line in book.lines if line.tier == gpu and line.name.split(": ")[-1] not in STATES]
-    working = max(sum(line.high for line in lines if phase in line.phases) for phase in PHASES)
-    return memory(problem.cluster, book)[gpu].available - working
+    states = [line for line in lines if line.name.split(": ")[-1] in STATES]
+    others = [line for line in lines if line not in states]
+    working = max(sum(line.high for line in others if phase in line.phases) for phase in PHASES)
+    held = dp_degree * sum(line.high for line in states)
+    return memory(problem.cluster, book)[gpu].available - working, held
 
 
 def _step_time(problem: Problem, gpus: float, best: Estimate) -> tuple[float | None, int | None]:
