@@ -12,12 +12,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from ziplan.errors import BadInput
-from ziplan.estimate import Estimate, estimate
+from ziplan.estimate import Estimate, TierMemory, estimate
 from ziplan.files.document import Document, Path
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
-from ziplan.runtimes.runtime import PHASES, Line, Runtime
+from ziplan.runtimes.runtime import Line, Runtime
 from ziplan.workload.training import Training, Workload
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Case:
     values: Mapping[str, Any] | None = None
     remarks: tuple[Remark, ...] = ()
     launch: Launch | None = None
+    other_plan: Plan | None = None
+    """The plan under the other value of an input that nobody stated."""
     asked: Training | None = None
     """Training settings as the model's file and the command line state them, before the config's own."""
     gates: Gates | None = None
@@ -81,6 +83,23 @@ class Case:
         if self.plan is None:
             return None
         return estimate(self.cluster, self.workload, self.runtime, self.plan)
+
+    @cached_property
+    def other(self) -> Estimate | None:
+        """What is predicted under the other value of an input that nobody stated."""
+        if self.other_plan is None:
+            return None
+        return estimate(self.cluster, self.workload, self.runtime, self.other_plan)
+
+    @cached_property
+    def memory(self) -> Mapping[str, TierMemory]:
+        """Need and availability of every tier, over both values of what nobody stated."""
+        if self.estimate is None:
+            return {}
+        if self.other is None:
+            return self.estimate.memory
+        both = zip(self.estimate.memory.items(), self.other.memory.values(), strict=True)
+        return {name: _either(memory, other) for (name, memory), other in both}
 
     @cached_property
     def answer(self) -> Answer | None:
@@ -195,12 +214,6 @@ class Case:
         memory = self.estimate.memory.get(tier) if self.estimate is not None and tier else None
         return memory.available if memory is not None else 0.0
 
-    def worst_phase(self, tier: str) -> str:
-        """The phase that needs most of a tier, at the low end."""
-        assert self.estimate is not None
-        phases = self.estimate.memory[tier].phases
-        return max(PHASES, key=lambda phase: phases[phase])
-
     def terms(self, *resources: str) -> float:
         """Seconds of the step that wait for these resources ("gather", "nvme.swap_read", ...)."""
         return sum(time for term, time in self.exposed() if set(resources) & self.resources_of(term))
@@ -227,6 +240,13 @@ class Case:
             d.term for s in self.estimate.segments if s.name != segment for chain in s.chains for d in chain
         }
         return sum(time for term, time in self.exposed() if term in names - elsewhere)
+
+
+def _either(one: TierMemory, other: TierMemory) -> TierMemory:
+    """The need of one or the other: the lower low end and the higher high end of each phase."""
+    pairs = {phase: (one.phases[phase], other.phases[phase]) for phase in one.phases}
+    phases = {phase: (min(a[0], b[0]), max(a[1], b[1])) for phase, (a, b) in pairs.items()}
+    return replace(one, phases=phases)
 
 
 def steps(path: str) -> Path:

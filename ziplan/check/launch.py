@@ -31,6 +31,11 @@ class Launch(NamedTuple):
         return any(setting in self.commands for setting in settings)
 
     @property
+    def recomputes(self) -> bool:
+        """Whether it says that layers are recomputed; ziplan's scripts say it in a comment on train.py."""
+        return re.search(r"gradient_checkpointing(_enable\(|[= ]+[Tt]rue|\s*$)", self.text) is not None
+
+    @property
     def lifts_memlock(self) -> bool:
         """Whether it asks for more locked memory than a shell has."""
         return re.search(r"\bulimit\s+-[a-zA-Z]*l", self.commands) is not None

@@ -31,8 +31,11 @@ class Checked(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it fits; unknown where the config comes to no plan."""
-        return self.case.estimate.verdict if self.case.estimate is not None else "unknown"
+        """Whether it fits; unknown where the config comes to no plan, or what nobody stated decides."""
+        estimate, other = self.case.estimate, self.case.other
+        if estimate is None or (other is not None and other.verdict != estimate.verdict):
+            return "unknown"
+        return estimate.verdict
 
     def count(self, severity: Severity) -> int:
         """How many findings are of a severity."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ziplan.runtimes.deepspeed.reading.read import Trainer
     from ziplan.runtimes.deepspeed.reading.settings import Settings
     from ziplan.solve.problem import Problem
-    from ziplan.workload.training import Training
+    from ziplan.workload.training import Training, Workload
 
 LAUNCH = "launch.sh"
 """Looked for beside the config, as `fit --out` writes it."""
@@ -151,9 +151,13 @@ def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
     reading = read_config(opened, question)
     _enough_gpus(opened, reading.ranks, first)
     training = {**request.training, **_over(stated_training(reading), stated, launch)}
+    recomputed = training.get("activation_checkpointing", stated.activation_checkpointing)
+    if recomputed == "auto" and launch is not None and launch.recomputes:
+        training["activation_checkpointing"] = "full"
     if reading.batch is not None:
         training["global_batch_size"] = reading.batch.train_batch_size
     precisions = tuple(first.cluster.node.gpu.peak_flops_per_s)
+    _computed(opened, training.get("precision"), precisions, first)
     workload = load_workload(request.model, training, precisions, request.companions)
     settled = settled_plan(reading, first.cluster, workload)
     return Case(
@@ -163,11 +167,21 @@ def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
         workload=workload,
         runtime=first.runtime,
         plan=settled.plan,
+        other_plan=_recomputed(settled.plan, workload) if reading.arguments is None else None,
         settings=reading.settings if settled.plan is not None else None,
         values=_settled_values(reading.config, float(reading.ranks)) if reading.settings else None,
         remarks=(*reading.remarks, *settled.remarks),
         asked=stated,
     )
+
+
+def _recomputed(plan: Plan | None, workload: Workload) -> Plan | None:
+    """The plan with recomputation, where nobody says whether the script recomputes (it is taken not to)."""
+    from ziplan.plan import Checkpointing
+
+    if plan is None or workload.training.activation_checkpointing != "auto":
+        return None
+    return replace(plan, activation_checkpointing=float(Checkpointing.FULL))
 
 
 def _enough_gpus(opened: Opened, ranks: int, problem: Problem) -> None:
@@ -178,6 +192,16 @@ def _enough_gpus(opened: Opened, ranks: int, problem: Problem) -> None:
             file=opened.document.name,
             help="name the cluster that it runs on, for example '4x dgx-h100'",
         )
+
+
+def _computed(opened: Opened, precision: str | None, precisions: tuple[str, ...], problem: Problem) -> None:
+    """Refuse a config that trains in what the GPU has no known rate for (of fp32 it may be unknown)."""
+    if precision is None or precision == "fp32" or precision in precisions:
+        return
+    gpu, has = problem.cluster.node.gpu.name, ", ".join(precisions)
+    message = f"{precision}: {gpu} has no stated rate for it, it has {has}"
+    remedy = f"--set gpu.peak_flops_per_s.{precision}=... where it does, or train in another precision"
+    raise BadInput(opened.document.problem((precision,), "ZP010", message, remedy, key=True))
 
 
 def _over(config: Mapping[str, Any], training: Training, launch: Launch | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 COMMANDS: dict[str, str] = {
     "fit": "Plan a training run: whether it fits, where, and how fast.",
+    "check": "Judge a config: does it fit, does it stall, what in it is ignored or wrong.",
     "simulate": "Play one training step: what waits for what, how busy each link is.",
     "limits": "The three ceilings on a model's size, and the training time.",
     "explain": "How a number comes about: the article's figures, or one law.",

@@ -34,7 +34,8 @@ def _headline(checked: Checked, width: int) -> list[Line]:
     case = checked.case
     gpus = counted(case.cluster.gpu_count, "GPU")
     what = (
-        f"{case.file}: {case.workload.model.name} ({size_words(case.workload.model)}) on {case.cluster.label} "
+        f"{case.file}: {case.workload.model.name} ({size_words(case.workload.model)}) on "
+        f"{case.cluster.label} "
         f"({gpus}), "
         f"{case.runtime.NAME} {case.runtime.VERSION}".rstrip()
     )

@@ -22,11 +22,14 @@ def size(amount: float) -> str:
 
 
 def largest(lines: Iterable[Line]) -> str:
-    """The largest lines in words, with what changes each."""
-    named = list(lines)[:NAMED_LINES]
-    return ", ".join(
-        f"{each.name} {size(each.high)}{f' [{each.knob}]' if each.knob else ''}" for each in named
-    )
+    """The largest lines in words."""
+    return ", ".join(f"{each.name} {size(each.high)}" for each in list(lines)[:NAMED_LINES])
+
+
+def changes(lines: Iterable[Line]) -> str:
+    """What changes the largest lines."""
+    named = [f"{each.name} by {each.knob}" for each in list(lines)[:NAMED_LINES] if each.knob]
+    return f"change {'; '.join(named)}" if named else ""
 
 
 def lacks(medium: str) -> Callable[[Case], Iterator[Hit]]:
@@ -40,17 +43,17 @@ def lacks(medium: str) -> Callable[[Case], Iterator[Hit]]:
 
 
 def _lacking(case: Case, tier: str | None) -> Iterator[Hit]:
-    memory = case.estimate.memory.get(tier) if case.estimate is not None and tier else None
+    memory = case.memory.get(tier) if tier else None
     if memory is None or tier is None or memory.low <= memory.available:
         return
-    phase = case.worst_phase(tier)
+    phase = max(memory.phases, key=lambda name: memory.phases[name])
     lines = [line for line in case.lines(tier) if phase in line.phases]
     yield Hit(
         f"{tier} runs out in {phase}: {size(memory.low)} to {size(memory.high)} needed, "
         f"{size(memory.available)} there; largest: {largest(lines)}",
         field="placement",
         key="zero_optimization",
-        fix="; ".join(dict.fromkeys(line.knob for line in lines[:NAMED_LINES] if line.knob)),
+        fix=changes(lines),
         number=Number(memory.low - memory.available, "B"),
     )
 
@@ -62,9 +65,7 @@ def memlock(case: Case) -> Iterator[Hit]:
 
 def tight(case: Case) -> Iterator[Hit]:
     """The low end is there and the high end is not."""
-    if case.estimate is None:
-        return
-    for tier, memory in case.estimate.memory.items():
+    for tier, memory in case.memory.items():
         if not memory.low <= memory.available < memory.high:
             continue
         phase = max(memory.phases, key=lambda name: memory.phases[name][1])
@@ -75,7 +76,7 @@ def tight(case: Case) -> Iterator[Hit]:
             f"{size(memory.available)} there; least known: {largest(wide)}",
             key="zero_optimization",
             field="placement",
-            fix="; ".join(dict.fromkeys(line.knob for line in wide[:NAMED_LINES] if line.knob)),
+            fix=changes(wide),
             number=Number(memory.high - memory.available, "B"),
         )
 

@@ -10,7 +10,7 @@ from ziplan.check.finding import Hit, Number, Rule
 from ziplan.units import show
 
 LARGE_TERM = 0.30
-DISAGREE = 0.25
+DISAGREE = 0.20
 """Share of the step time by which estimate and played step may differ without a word."""
 
 UNCHECKED = (0.5, 2.0)
@@ -142,7 +142,7 @@ PROVENANCE = (
         "Estimate and played step differ",
         "note",
         disagreement,
-        "The simulator's makespan and the estimate are more than 25 % apart.",
+        "The simulator's makespan and the estimate are more than 20 % apart.",
         "They know different things: one adds up, the other plays who waits for whom.",
         "flash and gather on one root complex",
         "Gates use the played step.",
