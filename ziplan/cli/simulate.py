@@ -227,10 +227,9 @@ def _told(problem: Problem, plan: Plan, slowed: dict[str, float], playing: dict[
     known = slowable(problem.cluster)
     for part in slowed:
         if part not in known:
-            close = nearest(part, known)
             raise BadInput.of(
                 f"--slow {part!r:.40}: no such part in {problem.cluster.label}",
-                help=f"did you mean {close}?" if close else f"there are {', '.join(known)}",
+                help=nearest(part, known) or f"there are {', '.join(known)}",
             )
     run = problem.cluster, problem.workload, problem.runtime, plan
     return Told(

@@ -106,9 +106,9 @@ def _stages(simulation: Simulation, width: int) -> list[Line]:
     stages = simulation.stages
     columns = [
         Column("stage", [stage.name for stage in stages], right=False),
-        Column("times", [f"{stage.repeats:,}" for stage in stages]),
-        Column("played", [f"{stage.rounds:,}" for stage in stages], expendable=1),
-        Column("each", [shown(stage.tally.span / stage.repeats, "s") for stage in stages], expendable=2),
+        Column("times", [f"{stage.repeats:,}" for stage in stages], expendable=1),
+        Column("played", [f"{stage.rounds:,}" for stage in stages], expendable=2),
+        Column("each", [shown(stage.tally.span / stage.repeats, "s") for stage in stages], expendable=3),
         Column("all", [shown(stage.tally.span, "s") for stage in stages]),
         Column("GPU waits", [shown(stage.tally.stalled, "s") for stage in stages]),
     ]
@@ -125,9 +125,9 @@ def _links(simulation: Simulation, width: int) -> list[Line]:
     waited = simulation.tally.stalls_by_cause
     columns = [
         Column("link", list(busy), right=False),
-        Column("busy", [shown(seconds, "s") for seconds in busy.values()], expendable=1),
-        Column("of the step", [f"{seconds / span:.1%}" for seconds in busy.values()]),
-        Column("GPU waits for it", [shown(waited.get(link, 0.0), "s") for link in busy]),
+        Column("busy", [shown(seconds, "s") for seconds in busy.values()], expendable=2),
+        Column("of the step", [f"{seconds / span:.1%}" for seconds in busy.values()], expendable=1),
+        Column("GPU waits", [shown(waited.get(link, 0.0), "s") for link in busy]),
     ]
     return table(columns, width)
 
@@ -147,7 +147,7 @@ def _buffers(simulation: Simulation, width: int) -> list[Line]:
     ]
     columns = [
         Column("buffers", [buffers.name for buffers in rows], right=False),
-        Column("most in use", [amount(value, b.unit) for value, b in zip(most, rows, strict=True)]),
+        Column("at most", [amount(value, b.unit) for value, b in zip(most, rows, strict=True)]),
         Column("of", [amount(buffers.capacity, buffers.unit) for buffers in rows]),
         *([Column("", over, right=False)] if any(span.text for span in over) else []),
     ]
@@ -162,7 +162,7 @@ def _longest(simulation: Simulation, width: int) -> list[Block]:
         return []
     columns = [
         Column("longest waits", [who for who, _, _ in rows], right=False),
-        Column("for", [cause for _, cause, _ in rows], right=False),
+        Column("for", [cause for _, cause, _ in rows], right=False, expendable=1),
         Column("in all", [shown(seconds, "s") for _, _, seconds in rows]),
     ]
     return [[], table(columns, width)]

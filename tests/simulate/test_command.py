@@ -1,0 +1,151 @@
+"""`ziplan simulate` at the terminal: with a plan and without, as text, JSON and a trace; what it refuses."""
+
+import json
+
+import jsonschema
+import pytest
+from cli.runs import ziplan
+
+from ziplan.report.schemas import DOCUMENTS
+
+RUN = ("llama-3.1-8b", "dgx-a100-80g", "--sequence-length", "4096")
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    """A plan.yaml of eight billion parameters, offloaded because the cards are small."""
+    from ziplan.cli.main import run
+
+    folder = tmp_path_factory.mktemp("plan")
+    asked = ("llama-3.1-8b", "rtx-4090-x4", "--sequence-length", "2048", "--global-batch-size", "16")
+    assert run(["fit", *asked, "--out", str(folder), "--exit-zero", "-o", str(folder / "fit.txt")]) == 0
+    return folder / "plan.yaml"
+
+
+def with_plan(capsys, planned, *more):
+    return ziplan(
+        capsys, "simulate", planned, "llama-3.1-8b", "rtx-4090-x4", "--sequence-length", "2048", *more
+    )
+
+
+def test_the_best_plan_is_played_when_none_is_given(capsys):
+    ran = ziplan(capsys, "simulate", *RUN)
+    assert ran.code == 0
+    assert ran.err == ""
+    for word in ("one step", "GPU", "micro-step", "optimizer step", "layers 15 to 17", "taken as"):
+        assert word in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 100
+
+
+def test_a_plan_is_played_as_its_file_says(capsys, planned):
+    told = json.loads(with_plan(capsys, planned, "--json").out)
+    jsonschema.validate(told, DOCUMENTS["simulate"])
+    assert told["plan"]["dp_degree"] == 4
+    played, estimated = told["simulation"]["makespan_s"], told["estimate"]["step_time_s"]
+    assert played == pytest.approx(estimated, rel=0.3)
+    assert told["straggler"]["slowdown"] is None
+    assert any(note.startswith("straggler.slowdown") for note in told["notes"])
+    sums = told["simulation"]
+    assert sums["stall_s"] == pytest.approx(sum(sums["stalls_s"].values()))
+    assert sums["compute_s"] + sums["stall_s"] == pytest.approx(sums["makespan_s"], rel=1e-6)
+    assert all(0 <= share <= 1 + 1e-9 for share in sums["utilisation"].values())
+
+
+def test_the_same_question_has_the_same_answer(capsys, planned):
+    assert with_plan(capsys, planned, "--json").out == with_plan(capsys, planned, "--json").out
+
+
+def test_one_slow_part_is_told_with_what_it_costs(capsys, planned):
+    ran = with_plan(capsys, planned, "--slow", "host=0.5")
+    assert "one node with host at 50%" in ran.out
+    told = json.loads(with_plan(capsys, planned, "--slow", "host=0.5", "--slow", "gpu=0.9", "--json").out)
+    assert told["straggler"]["slow"] == {"host": 0.5, "gpu": 0.9}
+    assert told["straggler"]["slowdown"] > 1
+    jsonschema.validate(told, DOCUMENTS["simulate"])
+
+
+def test_the_trace_is_written_beside_the_answer(capsys, planned, tmp_path):
+    ran = with_plan(capsys, planned, "--trace", tmp_path / "out.json", "-o", tmp_path / "answer.txt")
+    assert (ran.code, ran.out) == (0, "")
+    events = json.loads((tmp_path / "out.json").read_text())["traceEvents"]
+    assert {event["ph"] for event in events} == {"M", "X", "C"}
+    assert (tmp_path / "answer.txt").read_text().startswith("one step")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 100])
+def test_narrow_terminals_are_enough(capsys, planned, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for line in with_plan(capsys, planned).out.splitlines():
+        assert len(line) <= columns, line
+
+
+def test_the_text_is_plain_ascii(capsys, planned):
+    assert with_plan(capsys, planned).out.isascii()
+
+
+def test_owner_broadcast_is_the_ideal_runtimes(capsys, planned):
+    ideal = ziplan(capsys, "simulate", *RUN, "--runtime", "ideal", "--fetch", "owner", "--stop-at-turn")
+    assert ideal.code == 0
+    assert "read whole by its owner" in " ".join(ideal.out.split())
+    ran = with_plan(capsys, planned, "--fetch", "owner")
+    assert ran.code == 2
+    assert "nothing to choose" in ran.err
+
+
+def test_an_input_that_is_missing_is_named_and_exits_3(capsys, tmp_path):
+    ran = ziplan(
+        capsys, "simulate", *RUN, "--precision", "fp32", "--micro-batch-size", "1", "--runtime", "ideal"
+    )
+    known = ziplan(
+        capsys, "fit", *RUN, "--precision", "fp32", "--micro-batch-size", "1", "--runtime", "ideal"
+    )
+    assert ran.code == known.code == 3
+    assert "unknown: needs gpu.peak_flops_per_s.fp32" in " ".join(ran.out.split())
+    trace = tmp_path / "out.json"
+    told = ziplan(capsys, "simulate", *RUN, "--precision", "fp32", "--json", "--trace", trace)
+    assert told.code == 3
+    assert not trace.exists()
+    answer = json.loads(told.out)
+    jsonschema.validate(answer, DOCUMENTS["simulate"])
+    assert answer["simulation"]["makespan_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("llama-3.1-8b",), "expected [PLAN] MODEL CLUSTER, not 1 argument"),
+        (("a", "b", "c", "d"), "not 4 arguments"),
+        (("nowhere.yaml", *RUN), "nowhere.yaml"),
+        ((*RUN, "--slow", "drive"), "--slow 'drive' is not PART=FACTOR"),
+        ((*RUN, "--slow", "drive=2"), "above 0 and at most 1"),
+        ((*RUN, "--slow", "drvie=0.5"), "help: did you mean `drive`?"),
+        ((*RUN, "--runtime", "nothing"), "unknown runtime 'nothing'"),
+        (("llama-3.1-405b", "rtx-4090-desktop", "--sequence-length", "4096"), "fits"),
+    ],
+)
+def test_mistakes_are_told(capsys, arguments, said):
+    ran = ziplan(capsys, "simulate", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in " ".join(ran.err.split())
+
+
+def test_what_a_plan_settles_is_not_asked_for_beside_it(capsys, planned):
+    ran = with_plan(capsys, planned, "--micro-batch-size", "2", "--checkpointing", "none")
+    assert ran.code == 2
+    assert "--micro-batch-size, --checkpointing beside a plan" in ran.err
+
+
+def test_a_plan_for_another_machine_is_refused(capsys, planned):
+    ran = ziplan(capsys, "simulate", planned, *RUN)
+    assert ran.code == 2
+    assert "is for 4 GPUs, and DGX A100 80GB has 8" in ran.err
+
+
+def test_a_plan_that_its_runtime_cannot_run_is_refused(capsys, planned, tmp_path):
+    changed = tmp_path / "plan.yaml"
+    changed.write_text(planned.read_text().replace("runtime: deepspeed", "runtime: ideal"))
+    text = changed.read_text()
+    changed.write_text(text.replace("zero_stage: 3", "zero_stage: 2"))
+    ran = with_plan(capsys, changed)
+    assert ran.code == 2
+    assert "cannot be run" in ran.err
