@@ -104,6 +104,7 @@ class Case:
     @cached_property
     def answer(self) -> Answer | None:
         """The best plan for the same workload and machine; None where there is none to compare with."""
+        from ziplan.runtimes import RUNTIMES
         from ziplan.solve import solve
         from ziplan.solve.problem import Problem
 
@@ -113,7 +114,7 @@ class Case:
         asked = {"global_batch_size": sequences, "micro_batch_size": None, "accumulation_steps": None}
         workload = replace(self.workload, training=self.workload.training.model_copy(update=asked))
         try:
-            return solve(Problem(self.cluster, workload, self.runtime), alternatives=0)
+            return solve(Problem(self.cluster, workload, RUNTIMES[self.runtime.NAME]), alternatives=0)
         except BadInput:
             return None
 
@@ -152,7 +153,8 @@ class Case:
 
         if self.plan is None or self.settings is None:
             return None
-        return Facts(Derivation(), self.cluster, self.workload, self.plan)
+        stated = self.settings if self.foreign else None
+        return Facts(Derivation(), self.cluster, self.workload, self.plan, stated)
 
     @cached_property
     def live_tensors(self) -> float:

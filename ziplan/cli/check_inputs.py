@@ -133,6 +133,7 @@ def _settled_values(config: Mapping[str, Any], ranks: float) -> dict[str, Any]:
 
 def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
     """A config of DeepSpeed's, accelerate's or the Trainer's."""
+    from ziplan.runtimes.deepspeed.configured import Configured
     from ziplan.runtimes.deepspeed.reading.read import Question, read_config
     from ziplan.runtimes.deepspeed.reading.settle import settled_plan, stated_training
     from ziplan.workload.load import load_workload
@@ -165,7 +166,7 @@ def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
         form=opened.form,
         cluster=first.cluster,
         workload=workload,
-        runtime=first.runtime,
+        runtime=Configured(reading.settings) if reading.settings is not None else first.runtime,
         plan=settled.plan,
         other_plan=_recomputed(settled.plan, workload) if reading.arguments is None else None,
         settings=reading.settings if settled.plan is not None else None,

@@ -11,12 +11,11 @@ from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
 from ziplan.runtimes.deepspeed.accelerate import accelerate_config
-from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.facts import PIPELINED_BUFFERS, Facts
 from ziplan.runtimes.deepspeed.huggingface import trainer_arguments, trainer_refusals
 from ziplan.runtimes.deepspeed.knobs import AIO, PERSISTENCE_THRESHOLD
 from ziplan.runtimes.deepspeed.launch import launch_files
 from ziplan.runtimes.deepspeed.space import refusals
-from ziplan.runtimes.deepspeed.traffic import PIPELINED_BUFFERS
 from ziplan.workload.load import LOSS_SCALE_POWER
 from ziplan.workload.training import Workload
 

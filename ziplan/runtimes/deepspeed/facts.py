@@ -2,23 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ziplan.laws.law import where
-from ziplan.runtimes.deepspeed.knobs import Knobs, knobs, on_medium
+from ziplan.runtimes.deepspeed.knobs import Knobs, knobs, on_medium, stated_knobs
 from ziplan.runtimes.deepspeed.optimizers import OPTIMIZERS, Supported
 from ziplan.runtimes.deepspeed.shards import Shards, largest_sub_group, shards, sub_group_count, swaps_states
 from ziplan.runtimes.shared import facts as shared
 from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES
 
+if TYPE_CHECKING:
+    from ziplan.runtimes.deepspeed.reading.settings import Settings
 
+PIPELINED_BUFFERS = 12
+"""`offload_optimizer.buffer_count` that reading and writing behind the update need (4 without)."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Facts(shared.Facts):
-    """A plan on a machine, in DeepSpeed's terms; its devices "cpu" and "nvme" are the DRAM and NVMe tiers."""
+    """A plan on a machine, in DeepSpeed's terms; its devices "cpu" and "nvme" are the DRAM and NVMe tiers.
+
+    `stated` are the settings of a config that exists; None where they follow from the plan.
+    """
+
+    stated: Settings | None = None
 
     @cached_property
     def knobs(self) -> Knobs:
         """What the config says."""
+        if self.stated is not None:
+            return stated_knobs(self.stated, self.plan, self.nvme)
         return knobs(self.workload.model, self.plan, self.nvme)
+
+    @cached_property
+    def param_buffer(self) -> float:
+        """Elements of a buffer that parameters are swapped through."""
+        return self.shards.largest if self.stated is None else float(self.stated.offload_param.buffer_size)
+
+    @cached_property
+    def set_aside(self) -> float:
+        """Elements of a rank that `max_in_cpu` pins for parameters on NVMe, and no sub-group fits into."""
+        if self.stated is None or self.stated.stage < 3 or self.stated.offload_param.device != "nvme":
+            return 0.0
+        pinned = min(self.trained_shards.owned, float(self.stated.offload_param.max_in_cpu))
+        return max(0.0, pinned - self.params_on(self.host) * self.trained_shards.owned)
+
+    @cached_property
+    def accumulated(self) -> float:
+        """Bytes of an accumulated gradient: `grad_accum_dtype`, else the precision that computes."""
+        if self.stated is None or self.plan.zero_stage < 3:
+            return self.element
+        return FP32_BYTES if self.stated.types.gradients == "fp32" else self.element
+
+    @cached_property
+    def pipelined(self) -> float:
+        """1 where the optimizer's swap runs beside its update."""
+        if self.stated is not None:
+            offload = self.stated.offload_optimizer
+            return self.swaps_optimizer * float(offload.pipeline_read and offload.pipeline_write)
+        enough = where(self.plan.optimizer_buffer_count >= PIPELINED_BUFFERS, 1.0, 0.0)
+        return enough * self.swaps_optimizer
 
     @cached_property
     def shards(self) -> Shards:

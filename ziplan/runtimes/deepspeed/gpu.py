@@ -6,7 +6,7 @@ from ziplan.laws.law import where
 from ziplan.laws.memory import held_bytes, sharded_bytes
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
-from ziplan.runtimes.deepspeed.knobs import PERSISTENCE_THRESHOLD, largest_trained_tensor, played
+from ziplan.runtimes.deepspeed.knobs import largest_trained_tensor, played
 from ziplan.runtimes.runtime import RUNNING, Ledger
 from ziplan.runtimes.shared import memory as shared
 from ziplan.workload.model import Model
@@ -86,7 +86,7 @@ def _gradients(book: Ledger, f: Facts) -> None:
         "gradients on the GPU",
         zero_stage=plan.zero_stage,
         params=f.trained,
-        grad_bytes_per_param=f.element,
+        grad_bytes_per_param=f.accumulated,
         dp_degree=plan.dp_degree,
         share=1 - f.optimizer_off_gpu,
     )
@@ -104,7 +104,7 @@ def _buffers(book: Ledger, f: Facts) -> None:
         "most parameters gathered at once",
         zero_stage=plan.zero_stage,
         live_params=played(model, plan, settings, lambda fetched, _: fetched.peak_live) / plan.tile_count
-        + _persistent(model),
+        + _persistent(model, settings.persistence),
         param_bytes_per_param=f.element,
     )
     book.add("gathered parameters", f.gpu, ("forward", "backward"), live, knob="stage3_max_live_parameters")
@@ -147,8 +147,8 @@ def _buffers(book: Ledger, f: Facts) -> None:
     )
 
 
-def _persistent(model: Model) -> float:
-    return float(sum(n * count for n, count, _ in model.tensors if n <= PERSISTENCE_THRESHOLD))
+def _persistent(model: Model, threshold: float) -> float:
+    return float(sum(n * count for n, count, _ in model.tensors if n <= threshold))
 
 
 def _temporaries(f: Facts) -> tuple[float, float]:

@@ -110,7 +110,7 @@ def _gradients(book: Ledger, f: Facts, host: str) -> None:
     label = "fp32 gradients, one pinned buffer a sub-group"
     gradients = _sharded(f, label, f.master, f.optimizer_on(host))
     _pin(book, f, host, "fp32 gradients", gradients, f.ranks * f.sub_groups, "offload_optimizer.device")
-    accumulated = _sharded(f, "gradient accumulation buffer", f.element, f.optimizer_off_gpu)
+    accumulated = _sharded(f, "gradient accumulation buffer", f.accumulated, f.optimizer_off_gpu)
     # Stage 2 has the buffer only when gradients are accumulated; stage 1 accumulates on the GPU.
     accumulating = (f.plan.zero_stage >= 2) & (f.plan.accumulation_steps > 1)
     needed = accumulated * where((f.plan.zero_stage >= 3) | accumulating, 1.0, 0.0)
@@ -144,6 +144,8 @@ def _params(book: Ledger, f: Facts, host: str) -> None:
     tensors = f.ranks * float(sum(count for _, count, _ in f.workload.model.tensors))
     _pin(book, f, host, "parameters", moved, f.ranks, "offload_param.device")
     _pin(book, f, host, "parameters as first partitioned", first, tensors, "offload_param.device")
+    aside = _held(f, "pinned for parameters that stay in DRAM, and unused", f.set_aside, f.element, 1.0)
+    _pin(book, f, host, "DRAM set aside for parameters", aside, f.ranks, "offload_param.max_in_cpu")
     label = "defragmenting the shards that stay on the GPU"
     moving = _sharded(f, label, f.element, f.stage3 * f.params_on(f.gpu))
     book.add("defragmenting parameters", host, ("init",), moving, low=0.0)
@@ -192,7 +194,7 @@ def _swappers(f: Facts) -> Iterator[tuple[str, float, str]]:
         laws.param_swap_buffer_bytes,
         "pinned buffers that parameters are read into",
         param_buffer_count=plan.param_buffer_count,
-        param_buffer_params=f.shards.largest,
+        param_buffer_params=f.param_buffer,
         param_bytes_per_param=f.element,
         share=on_nvme,
         ranks_per_instance=f.ranks,

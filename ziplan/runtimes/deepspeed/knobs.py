@@ -7,7 +7,7 @@ elements are those of unpartitioned tensors unless the name says otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from ziplan.laws.law import maximum, minimum, where
 from ziplan.plan import Checkpointing, Plan
 from ziplan.runtimes.deepspeed.fetches import Fetches, Policy, fetches
 from ziplan.workload.model import Model
+
+if TYPE_CHECKING:
+    from ziplan.runtimes.deepspeed.reading.settings import Settings
 
 PERSISTENCE_THRESHOLD = 100_000
 """Elements below which a tensor stays gathered: biases and norms."""
@@ -48,6 +51,8 @@ class Knobs(NamedTuple):
     params_on_nvme: float
     """1.0 where parameters live on NVMe, where DeepSpeed cannot prefetch."""
 
+    persistence: float = PERSISTENCE_THRESHOLD
+
 
 def on_medium(fractions: Any, tier: str | None) -> float:
     """The fraction that a placement puts on a tier; 0 where the machine has no such tier."""
@@ -66,6 +71,18 @@ def knobs(model: Model, plan: Plan, nvme: str | None) -> Knobs:
         reuse_distance=where(plan.activation_checkpointing == Checkpointing.FULL, 2.0 * layer, 0.0),
         reduce_bucket=_reduce_bucket(model),
         params_on_nvme=on_nvme,
+    )
+
+
+def stated_knobs(stated: Settings, plan: Plan, nvme: str | None) -> Knobs:
+    """The same of a config that exists, which states them or takes DeepSpeed's defaults."""
+    return Knobs(
+        prefetch_bucket=1.0 if stated.allgather_sequential else float(stated.prefetch_bucket_size),
+        max_live=float(stated.max_live_parameters),
+        reuse_distance=float(stated.max_reuse_distance),
+        reduce_bucket=float(stated.reduce_bucket_size),
+        params_on_nvme=where(on_medium(plan.placement.params, nvme) > 0, 1.0, 0.0),
+        persistence=float(stated.param_persistence_threshold),
     )
 
 
@@ -89,7 +106,7 @@ def played(model: Model, plan: Plan, settings: Knobs, measure: Callable[[Fetches
     """`measure(fetches, dp_degree)` of a plan, or of each distinct setting in a grid of plans."""
 
     def one(checkpointing: float, bucket: float, live: float, reuse: float, dp_degree: float) -> float:
-        policy = Policy(bucket, live, reuse, PERSISTENCE_THRESHOLD)
+        policy = Policy(bucket, live, reuse, int(settings.persistence))
         return measure(fetches(model, int(checkpointing), REENTRANT, policy), dp_degree)
 
     return each(

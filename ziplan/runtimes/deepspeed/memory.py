@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation
 from ziplan.laws.memory import held_bytes
@@ -12,10 +14,18 @@ from ziplan.runtimes.deepspeed.host import add_host
 from ziplan.runtimes.runtime import RUNNING, Ledger
 from ziplan.workload.training import Workload
 
+if TYPE_CHECKING:
+    from ziplan.runtimes.deepspeed.reading.settings import Settings
 
-def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
-    """All lines of a plan. One instance of HBM is a GPU, of DRAM and NVMe a node."""
-    facts = Facts(derivation, cluster, workload, plan)
+
+def ledger(
+    derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, stated: Settings | None = None
+) -> Ledger:
+    """All lines of a plan. One instance of HBM is a GPU, of DRAM and NVMe a node.
+
+    `stated` are the settings of a config that exists.
+    """
+    facts = Facts(derivation, cluster, workload, plan, stated)
     book = gpu_ledger(facts)
     if facts.host:
         add_host(book, facts, facts.host)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
@@ -19,13 +19,16 @@ from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.fetches import Policy, Tensor, Visit, fetches
 from ziplan.runtimes.deepspeed.fetches import _Coordinator as Coordinator
 from ziplan.runtimes.deepspeed.fetches import _visits as visits
-from ziplan.runtimes.deepspeed.knobs import PERSISTENCE_THRESHOLD, REENTRANT
+from ziplan.runtimes.deepspeed.knobs import REENTRANT
 from ziplan.runtimes.deepspeed.shards import shards
 from ziplan.runtimes.deepspeed.traffic import program
 from ziplan.runtimes.deepspeed.update import OPTIMIZER_BUFFERS, update
 from ziplan.runtimes.schedule import Buffers, Held, Parts, Schedule, Stage, Work, Works, shares
 from ziplan.runtimes.shared.sweeps import Module, modules
 from ziplan.workload.training import Workload
+
+if TYPE_CHECKING:
+    from ziplan.runtimes.deepspeed.reading.settings import Settings
 
 GATHERED, SWAPPED_IN = "gathered parameters", "parameter swap buffers"
 
@@ -52,6 +55,7 @@ def schedule(
     plan: Plan,
     owner_broadcast: bool = False,
     over_the_turn: bool = True,
+    stated: Settings | None = None,
 ) -> Schedule:
     """The step of one rank; DeepSpeed's stage 3 knows neither owners nor a prefetch that stops."""
     if owner_broadcast or not over_the_turn:
@@ -59,8 +63,8 @@ def schedule(
             "DeepSpeed fetches as its coordinator does, there is nothing to choose",
             help="owner-broadcast and a prefetch that stops at the turn are played with the ideal runtime",
         )
-    facts = Facts(Derivation(record=False), cluster, workload, plan)
-    micro_step, boundary, optimizer, afterwards = program(facts.derivation, cluster, workload, plan)
+    facts = Facts(Derivation(record=False), cluster, workload, plan, stated)
+    micro_step, boundary, optimizer, afterwards = program(facts.derivation, cluster, workload, plan, stated)
     trace = _Trace(facts, Parts(micro_step).of("compute", "gpu", 1.0))
     stages = [
         Stage(
@@ -145,7 +149,7 @@ class _Trace:
         self.peak_live, self._sizes = 0.0, dict[int, tuple[float, float]]()
         if plan.zero_stage >= 3:
             policy = Policy(
-                f.knobs.prefetch_bucket, f.knobs.max_live, f.knobs.reuse_distance, PERSISTENCE_THRESHOLD
+                f.knobs.prefetch_bucket, f.knobs.max_live, f.knobs.reuse_distance, int(f.knobs.persistence)
             )
             self.peak_live = fetches(model, mode, REENTRANT, policy).peak_live
             coordinator: _Logged | None = _Logged(order, policy)

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import ADAM_BYTES
@@ -25,13 +26,15 @@ from ziplan.runtimes.runtime import Demand, Segment
 from ziplan.runtimes.shared.compute import micro_step_flops
 from ziplan.workload.training import Workload
 
-PIPELINED_BUFFERS = 12
-"""`offload_optimizer.buffer_count` that reading and writing behind the update need (4 without)."""
+if TYPE_CHECKING:
+    from ziplan.runtimes.deepspeed.reading.settings import Settings
 
 
-def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Sequence[Segment]:
-    """The segments of one step, in order."""
-    facts = Facts(derivation, cluster, workload, plan)
+def program(
+    derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, stated: Settings | None = None
+) -> Sequence[Segment]:
+    """The segments of one step, in order; `stated` are the settings of a config that exists."""
+    facts = Facts(derivation, cluster, workload, plan, stated)
     return (_micro_step(facts), _boundary(facts), _optimizer_step(facts), _afterwards(facts))
 
 
@@ -104,7 +107,7 @@ def _gradient_copies(f: Facts) -> list[Demand]:
         laws.host_link_bytes,
         "gradient shards copied to the host in one micro-step",
         params=f.trained,
-        bytes_per_param=f.element,
+        bytes_per_param=f.accumulated,
         dp_degree=plan.dp_degree,
         share=f.optimizer_off_gpu,
     )
@@ -189,7 +192,7 @@ def _optimizer_step(f: Facts) -> Segment:
     if not f.nvme:
         return Segment("optimizer step", 1.0, ((gpu, cpu),))
     swaps = _optimizer_swaps(f)
-    pipelined = where(plan.optimizer_buffer_count >= PIPELINED_BUFFERS, 1.0, 0.0) * f.swaps_optimizer
+    pipelined = f.pipelined
     serial = Demand(cpu.term, cpu.resource, cpu.amount * (1 - pipelined))
     beside = Demand(cpu.term, cpu.resource, cpu.amount * pipelined)
     return Segment("optimizer step", 1.0, ((gpu, serial, *swaps), (gpu, serial, beside)))

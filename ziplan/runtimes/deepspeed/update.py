@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.shards import _sub_groups as sub_groups
-from ziplan.runtimes.deepspeed.traffic import PIPELINED_BUFFERS
 from ziplan.runtimes.schedule import Parts, Work, Works, shares
 
 OPTIMIZER_BUFFERS = "optimizer swap buffers"
@@ -43,7 +42,7 @@ class _Written:
         self.f, self.parts, self.afterwards, self.shares = f, parts, afterwards, shares
         self.works = Works()
         self.swaps = bool(f.swaps_optimizer)
-        self.pipelined = self.swaps and f.plan.optimizer_buffer_count >= PIPELINED_BUFFERS
+        self.pipelined = bool(f.pipelined)
         self.buffers = f.plan.optimizer_buffer_count / (AT_ONCE if self.pipelined else 1)
         self.incoming, self.outgoing = f"{f.nvme}.swap_read", f"{f.nvme}.swap_write"
         self.thread = -1
