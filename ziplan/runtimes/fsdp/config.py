@@ -26,11 +26,16 @@ def emit(
     if reasons:
         raise CannotEmit("FSDP2 cannot run this plan: " + "; ".join(reasons))
     facts = Facts(Derivation(record=False), cluster, workload, plan)
-    return {
+    files = {
         "fsdp_setup.py": setup_module(facts),
         "accelerate_config.yaml": _accelerate(facts),
         "launch.sh": _launch(facts),
     }
+    if workload.companions:
+        from ziplan.runtimes.fsdp.beside import companion_modules  # few jobs have several models
+
+        files |= companion_modules(cluster, workload, plan)
+    return files
 
 
 def _accelerate(f: Facts) -> str:
@@ -72,7 +77,15 @@ def _yes(value: bool) -> str:
 
 def _prepared(f: Facts) -> list[str]:
     lines = trainable_lines(f.workload.training)
-    return ["In train.py, before the model is sharded:", *lines] if lines else []
+    return [*(["In train.py, before the model is sharded:", *lines] if lines else []), *_of_the_others(f)]
+
+
+def _of_the_others(f: Facts) -> list[str]:
+    if not f.workload.companions:
+        return []
+    from ziplan.runtimes.fsdp.beside import companion_lines  # few jobs have several models
+
+    return list(companion_lines(f.cluster, f.workload, f.plan))
 
 
 def _launch(f: Facts) -> str:

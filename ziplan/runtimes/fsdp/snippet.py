@@ -59,7 +59,7 @@ def setup(model, weights=None):
     }
     for layer in repeated:
         fully_shard(layer, reshard_after_forward=True, **sharding)
-    fully_shard(model, **sharding)  # the root stays gathered from forward to backward
+    @root@
     load(model, weights)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return @optimizer@
@@ -79,6 +79,8 @@ def load(model, weights):
     set_model_state_dict(model, weights or {}, options=options)
 '''
 
+ROOT = "fully_shard(model, **sharding)  # the root stays gathered from forward to backward"
+INFERRING_ROOT = "fully_shard(model, reshard_after_forward=True, **sharding)  # no backward would reshard it"
 SCALER = "  # scale the loss with torch.amp.GradScaler"
 
 
@@ -91,7 +93,9 @@ def setup_module(f: Facts) -> str:
         "scaler": SCALER if f.workload.precision == "fp16" else "",
         "recompute": f.plan.activation_checkpointing == Checkpointing.FULL,
         "offload": bool(f.offloaded),
-        "optimizer": made(f.workload.training.optimizer, "trained"),
+        "root": ROOT if f.trained else INFERRING_ROOT,
+        # A model of which nothing is trained has no optimizer.
+        "optimizer": made(f.workload.training.optimizer, "trained") if f.trained else "None",
     }
     text = TEMPLATE
     for name, value in values.items():
