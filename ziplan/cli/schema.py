@@ -81,7 +81,7 @@ def schema(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A document (fit, model, limits, article, validate) or a file (model.yaml and so on).",
+            help="A document (fit, simulate and so on) or a file (model.yaml and so on).",
             autocompletion=options.completer(schema_names),
         ),
     ],
