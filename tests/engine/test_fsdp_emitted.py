@@ -205,6 +205,17 @@ def test_another_optimizer_keeps_what_was_predicted(tmp_path, home):
     check(Case(tmp_path, 2, home, kind="sgd"), home)
 
 
+def test_attention_alone_is_recomputed(tmp_path):
+    """Gathers are those of a run without recomputation, and the losses its own."""
+    losses = []
+    for mode in (Checkpointing.NONE, Checkpointing.SELECTIVE):
+        (folder := tmp_path / mode.name).mkdir()
+        case = Case(folder, 2, "hbm", activation_checkpointing=mode, precision="fp32")
+        check(case, "hbm")
+        losses.append([step["loss"] for step in case.done[0]["steps"]])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
 def test_tied_embeddings_are_gathered_once(tmp_path):
     check(Case(tmp_path, 2, "hbm", shape={**SHAPE, "tie_word_embeddings": True}), "hbm")
 

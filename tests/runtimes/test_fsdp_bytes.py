@@ -89,7 +89,6 @@ REFUSED = {
     "prefetch_depth 1": {"prefetch_depth": 2.0},
     "tile_count 1": {"tile_count": 2.0},
     "buffer counts": {"param_buffer_count": 4.0},
-    "whole modules": {"activation_checkpointing": float(Checkpointing.SELECTIVE)},
     "one tier for all": {"placement": plan("hbm", "dram").placement},
     "no NVMe": {"placement": plan("nvme", "nvme").placement},
     "stay on the GPU": {"placement": replace(plan().placement, checkpoints={"dram": 1.0})},
@@ -115,3 +114,13 @@ def test_what_is_emitted_is_whole(home, precision):
         assert "@" not in "".join(files.values())
         assert f"OFFLOAD = {home == 'dram'}" in files["fsdp_setup.py"]
         assert f"num_machines: {nodes}" in files["accelerate_config.yaml"]
+
+
+def test_selective_recomputes_attention_alone_but_not_where_it_is_eager():
+    selective = {"activation_checkpointing": float(Checkpointing.SELECTIVE)}
+    files = FSDP.emit(cluster(), workload(), settled("hbm", **selective))
+    assert "RECOMPUTE_ATTENTION = True" in files["fsdp_setup.py"]
+    assert "RECOMPUTE_LAYERS = False" in files["fsdp_setup.py"]
+    eager = workload(attention="eager")
+    with pytest.raises(CannotEmit, match="eager attention is no function"):
+        FSDP.emit(cluster(), eager, settled("hbm", work=eager, **selective))

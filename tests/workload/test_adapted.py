@@ -10,6 +10,7 @@ from workload.small import SMALL
 from workload.test_activations import wider
 
 from ziplan.errors import BadInput
+from ziplan.runtimes.shared.train_py import recomputed_attention
 from ziplan.workload.adapted import adapted
 from ziplan.workload.gradients import backward, reaches
 from ziplan.workload.kept import kept_bytes
@@ -231,3 +232,22 @@ def prepared(hf, model, settings):
                 parent, name.rpartition(".")[2], Adapted(module, mine.in_features, outputs, mine.out_features)
             )
     return hf
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["llama", "qwen3", "granite"])
+def test_what_is_kept_where_attention_alone_is_recomputed_lies_in_the_range(family, monkeypatch):
+    """By the lines that emitted files have for train.py."""
+    modeling = pytest.importorskip("transformers.modeling_utils")
+    config = wider(family)
+    monkeypatch.setattr(modeling.ALL_ATTENTION_FUNCTIONS, "_local_mapping", {})
+
+    def recomputing(model):
+        exec("\n".join(recomputed_attention()), {"model": model})
+        return model
+
+    kept = kept_bytes(built(config), "flash", "bf16")
+    whole = measured_bytes_per_token(config, "flash", "bf16", False, monkeypatch, lambda model: model)
+    measured = measured_bytes_per_token(config, "flash", "bf16", False, monkeypatch, recomputing)
+    assert kept.selective_low - 12 <= measured <= kept.selective_high
+    assert measured < whole

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from ziplan.plan import Checkpointing
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
-from ziplan.runtimes.shared.train_py import trainable_lines
+from ziplan.runtimes.shared.train_py import recomputed_attention, trainable_lines
 
 PORT = 29500
 """torch.distributed's own default port."""
@@ -215,7 +215,10 @@ def _checkpointing_note(facts: Facts) -> list[str]:
     if mode == Checkpointing.NONE:
         return []
     if mode == Checkpointing.SELECTIVE:
-        return ["In train.py, before the engine is made: attention alone under torch.utils.checkpoint."]
+        alone = "In train.py, before the engine is made: attention alone under torch.utils.checkpoint"
+        if facts.workload.training.attention == "eager":
+            return [f"{alone}."]
+        return [f"{alone}, as with", *recomputed_attention()]
     reentrant = f'{{"use_reentrant": {REENTRANT}}}'
     return [
         "In train.py, before the engine is made: "

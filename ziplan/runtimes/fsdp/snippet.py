@@ -5,6 +5,7 @@ from __future__ import annotations
 from ziplan.plan import Checkpointing
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.optimizers import made
+from ziplan.runtimes.shared.train_py import recomputed_attention
 
 DTYPES = {"fp32": "None", "fp16": "torch.float16", "bf16": "torch.bfloat16"}
 
@@ -33,6 +34,7 @@ BACKEND = "cpu:gloo,cuda:nccl"  # gradients on the host are clipped over gloo
 
 DTYPE = @dtype@@scaler@
 RECOMPUTE_LAYERS = @recompute@
+RECOMPUTE_ATTENTION = @attention@
 OFFLOAD = @offload@
 
 
@@ -45,6 +47,8 @@ def layers(model):
 def setup(model, weights=None):
     """Shard `model` in place, one group a layer and one for the rest; returns its optimizer."""
     repeated = layers(model)
+    if RECOMPUTE_ATTENTION:
+        recompute_attention(model)
     if RECOMPUTE_LAYERS:
         model.config.use_cache = False  # keys and values would be cached twice
         chosen = {id(layer) for layer in repeated}
@@ -63,6 +67,11 @@ def setup(model, weights=None):
     load(model, weights)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return @optimizer@
+
+
+def recompute_attention(model):
+    """Attention is computed again in backward, from queries, keys and values alone."""
+@recomputed_attention@
 
 
 CHECKPOINTED = "_checkpoint_wrapped_module"
@@ -92,6 +101,8 @@ def setup_module(f: Facts) -> str:
         "dtype": DTYPES[f.workload.precision],
         "scaler": SCALER if f.workload.precision == "fp16" else "",
         "recompute": f.plan.activation_checkpointing == Checkpointing.FULL,
+        "attention": f.plan.activation_checkpointing == Checkpointing.SELECTIVE,
+        "recomputed_attention": "\n".join(f"    {line}" for line in recomputed_attention()),
         "offload": bool(f.offloaded),
         "root": ROOT if f.trained else INFERRING_ROOT,
         # A model of which nothing is trained has no optimizer.

@@ -59,8 +59,9 @@ def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         reasons.append("FSDP2 has no tiling: tile_count 1 only")
     if plan.param_buffer_count or plan.optimizer_buffer_count:
         reasons.append("FSDP2 has no swap buffers: buffer counts of 0 only")
-    if plan.activation_checkpointing == Checkpointing.SELECTIVE:
-        reasons.append("the checkpoint wrapper recomputes whole modules: use none or full")
+    selective = plan.activation_checkpointing == Checkpointing.SELECTIVE
+    if selective and workload.training.attention == "eager":
+        reasons.append("eager attention is no function that could be recomputed alone: use none or full")
     return reasons + _optimizer_refused(workload) + _misplaced(facts)
 
 

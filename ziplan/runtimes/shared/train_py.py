@@ -29,3 +29,19 @@ def trainable_lines(training: Training, model: str = "model") -> list[str]:
             '    weight.requires_grad_(not any(f".{part}." in f".{name}" for part in frozen))',
         ]
     return []
+
+
+def recomputed_attention() -> list[str]:
+    """Statements that have attention computed again in backward, from queries, keys and values alone.
+
+    transformers looks its kernel up by name at every call (`AttentionInterface`), and its own eager
+    attention, which has no entry there, is left as it is.
+    """
+    return [
+        "from torch.utils.checkpoint import checkpoint",
+        "from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS",
+        "core = ALL_ATTENTION_FUNCTIONS[model.config._attn_implementation]",
+        "ALL_ATTENTION_FUNCTIONS[model.config._attn_implementation] = (",
+        "    lambda *given, **named: checkpoint(core, *given, use_reentrant=False, **named)",
+        ")",
+    ]
