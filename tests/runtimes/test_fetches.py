@@ -99,7 +99,7 @@ def test_extrapolated_layers_are_as_played_ones(layers, depth, full, how, vocabu
 
 def played_whole(model, mode, how, policy):
     every = [section.repeat for section in model.sections]
-    return coordinator._play(coordinator._visits(model.sections, every, mode, how), policy)
+    return coordinator._play(coordinator.visits(model.sections, every, mode, how), policy)
 
 
 @pytest.mark.parametrize("mode", [NONE, FULL])

@@ -59,7 +59,7 @@ def _fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) 
     times = [_played(section, policy) for section in model.sections]
 
     def play(repeats: Sequence[int]) -> Fetches:
-        return _play(_visits(model.sections, repeats, checkpointing, reentrant), policy)
+        return _play(visits(model.sections, repeats, checkpointing, reentrant), policy)
 
     played = play(times)
     counts, elements = dict(played.by_operator), played.elements
@@ -99,7 +99,7 @@ class Visit(NamedTuple):
     freed: tuple[Visit, ...] = ()
 
 
-def _visits(
+def visits(
     sections: Sequence[Section], repeats: Sequence[int], checkpointing: int, reentrant: bool
 ) -> list[Visit]:
     """Forward through the sections and back, each played as often as `repeats` says."""
@@ -140,7 +140,7 @@ def _next(operator: Operator, copies: Counter[str]) -> Visit:
 
 
 def _play(order: Sequence[Visit], policy: Policy) -> Fetches:
-    coordinator = _Coordinator(order, policy)
+    coordinator = Coordinator(order, policy)
     for step in range(len(order)):
         coordinator.visit(step)
     # Nothing is needed beyond the end of the trace, so every micro-step starts as the first did.
@@ -148,7 +148,7 @@ def _play(order: Sequence[Visit], policy: Policy) -> Fetches:
     return coordinator.result()
 
 
-class _Coordinator:
+class Coordinator:
     """State of the played coordinator: what is live, what the trace still holds."""
 
     def __init__(self, order: Sequence[Visit], policy: Policy) -> None:
@@ -185,16 +185,17 @@ class _Coordinator:
     def visit(self, step: int) -> None:
         """Reach one module: fetch it, read ahead, use it, release what nothing near needs."""
         module = self.modules[step]
-        self._gather([name for name in self.gathered[step] if name not in self.live])
+        self.gather([name for name in self.gathered[step] if name not in self.live])
         self._take_from_trace([name for name in module if self.fetched_for.get(name, -1) < step])
         self._read_ahead()
         if self.left[step]:
-            self._release(self._releasable(step))
+            self.release(self._releasable(step))
         if self.freed[step]:
             freed = {name for visit in self.freed[step] for name in self._tensors(visit)}
-            self._release(freed & self.live)
+            self.release(freed & self.live)
 
-    def _gather(self, fetched: Sequence[Tensor]) -> None:
+    def gather(self, fetched: Sequence[Tensor]) -> None:
+        """Fetch these tensors in one call."""
         if not fetched:
             return
         elements = sum([self.sizes[name] for name in fetched])
@@ -208,7 +209,8 @@ class _Coordinator:
         self.peak_live = max(self.peak_live, self.live_elements)
         self.peak_tensors = max(self.peak_tensors, len(self.live))
 
-    def _release(self, names: set[Tensor]) -> None:
+    def release(self, names: set[Tensor]) -> None:
+        """Let these tensors go."""
         self.live -= names
         self.live_elements -= sum([self.sizes[name] for name in names])
 
@@ -231,7 +233,7 @@ class _Coordinator:
             if name not in self.persistent and name not in self.live and name not in chosen:
                 chosen.append(name)
                 elements += self.sizes[name]
-        self._gather(chosen)
+        self.gather(chosen)
 
     def _releasable(self, step: int) -> set[Tensor]:
         names = {n for n in self.gathered[step] if n in self.live and self.fetched_for.get(n, -1) <= step}

@@ -16,9 +16,7 @@ from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
 from ziplan.runtimes.deepspeed.facts import Facts
-from ziplan.runtimes.deepspeed.fetches import Policy, Tensor, Visit, fetches
-from ziplan.runtimes.deepspeed.fetches import _Coordinator as Coordinator
-from ziplan.runtimes.deepspeed.fetches import _visits as visits
+from ziplan.runtimes.deepspeed.fetches import Coordinator, Policy, Tensor, Visit, fetches, visits
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
 from ziplan.runtimes.deepspeed.shards import shards
 from ziplan.runtimes.deepspeed.traffic import program
@@ -123,15 +121,15 @@ class _Logged(Coordinator):
         self.asked, self.let_go = [], set()
         super().visit(step)
 
-    def _gather(self, fetched: Sequence[Tensor]) -> None:
+    def gather(self, fetched: Sequence[Tensor]) -> None:
         """Note a fetch."""
-        super()._gather(fetched)
+        super().gather(fetched)
         if fetched:
             self.asked.append(tuple(fetched))
 
-    def _release(self, names: set[Tensor]) -> None:
+    def release(self, names: set[Tensor]) -> None:
         """Note what is let go."""
-        super()._release(names)
+        super().release(names)
         self.let_go |= names
 
 

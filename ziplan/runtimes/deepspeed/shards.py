@@ -97,12 +97,12 @@ def largest_sub_group(model: Model, dp_degree: float, sub_group_params: float) -
     Tensors that are trained join in the order of the modules until the asked size is reached, so a sub-group
     overshoots by at most one shard.
     """
-    return each(lambda dp, size: max(_sub_groups(model, dp, size), default=0.0), dp_degree, sub_group_params)
+    return each(lambda dp, size: max(sub_groups(model, dp, size), default=0.0), dp_degree, sub_group_params)
 
 
 def sub_group_count(model: Model, dp_degree: float, sub_group_params: float) -> float:
     """How many sub-groups one rank steps through; one, an empty one, where nothing is trained."""
-    return each(lambda dp, size: float(len(_sub_groups(model, dp, size)) or 1), dp_degree, sub_group_params)
+    return each(lambda dp, size: float(len(sub_groups(model, dp, size)) or 1), dp_degree, sub_group_params)
 
 
 def _in_module_order(model: Model) -> Iterator[int]:
@@ -114,7 +114,7 @@ def _in_module_order(model: Model) -> Iterator[int]:
 
 
 @lru_cache(maxsize=256)
-def _sub_groups(model: Model, dp_degree: float, sub_group_params: float) -> tuple[float, ...]:
+def sub_groups(model: Model, dp_degree: float, sub_group_params: float) -> tuple[float, ...]:
     """Elements of each sub-group of one rank."""
     groups, group = [], 0
     for elements in _in_module_order(model):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziplan.runtimes.deepspeed.facts import Facts
-from ziplan.runtimes.deepspeed.shards import _sub_groups as sub_groups
+from ziplan.runtimes.deepspeed.shards import sub_groups
 from ziplan.runtimes.schedule import Parts, Work, Works, shares
 
 OPTIMIZER_BUFFERS = "optimizer swap buffers"

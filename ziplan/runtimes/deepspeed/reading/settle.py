@@ -13,7 +13,7 @@ from ziplan.runtimes.deepspeed.reading.read import Reading
 from ziplan.runtimes.deepspeed.reading.remarks import Remark, RemarkKind
 from ziplan.runtimes.deepspeed.reading.settings import Settings
 from ziplan.runtimes.deepspeed.reading.unplanned import OPTIMIZERS
-from ziplan.runtimes.deepspeed.shards import _sub_groups as sub_groups
+from ziplan.runtimes.deepspeed.shards import sub_groups
 from ziplan.workload.training import Workload
 
 ARGUMENT_NAMES = {
