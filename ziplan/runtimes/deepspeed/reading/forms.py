@@ -25,9 +25,8 @@ from ziplan.runtimes.deepspeed.reading.walk import SECTIONS
 Form = Literal["deepspeed", "accelerate", "arguments", "command", "plan"]
 
 YAML_ENDINGS = (".yaml", ".yml")
-_FLAG = re.compile(
-    r"(?<![\w-])--(?P<key>[A-Za-z_][\w-]*)(?:(?:=|[ \t]+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s\\]+))?"
-)
+_WORD = r"\"[^\"]*\"|'[^']*'|[^\s\\]+"
+_FLAG = re.compile(rf"(?<![\w-])--(?P<key>[A-Za-z_][\w-]*)(?:(?:=|[ \t]+(?!--))(?P<value>{_WORD}))?")
 _SIGNS: Mapping[Form, tuple[str, ...]] = {
     "accelerate": ("distributed_type", "compute_environment", "deepspeed_config"),
     "arguments": tuple(name for name in ARGUMENTS if name not in SECTIONS[""].names),
@@ -157,7 +156,7 @@ def _flags(text: str) -> Iterator[re.Match[str]]:
 
 def _value(word: str | None) -> Any:
     """A flag's value; one without is true."""
-    if word is None or word.startswith("--"):
+    if word is None:
         return True
     word = word[1:-1] if word[:1] in ("'", '"') else word
     number = re.fullmatch(r"[+-]?[0-9]+", word)

@@ -205,10 +205,14 @@ class Walk:
 
 def _meant(name: str, section: Section) -> str:
     """The key of this section that is close, or the section that has the key."""
-    if hint := nearest(name, section.names):
-        return hint
     homes = [other.path or "the top" for other in _homes(name)]
-    return f"it belongs in {' or '.join(homes)}" if homes and len(homes) < 4 else ""
+    if homes and len(homes) <= MOST_HOMES:
+        return f"it belongs in {' or '.join(homes)}"
+    return nearest(name, section.names)
+
+
+MOST_HOMES = 3
+"""Sections that have a key; one that more have, as `enabled`, says nothing of what was meant."""
 
 
 def _homes(name: str) -> Iterator[Section]:
