@@ -114,6 +114,19 @@ def test_the_problem_says_which_parameters_work_and_which_are_trained():
     assert problem["active_params"] == workload.model.active_params < workload.model.params
 
 
+def test_the_problem_names_the_other_models_of_the_job():
+    made = answer()
+    others = ["reference=llama-3.1-8b", "critic=gpt2"]
+    workload = load_workload("llama-3.1-8b", {"sequence_length": 1024}, companions=others)
+    document = fit_document(replace(made, problem=replace(made.problem, workload=workload)), {})
+    jsonschema.validate(document, strict(DOCUMENTS["fit"]))
+    reference, critic = document["problem"]["companions"]
+    assert (reference["role"], reference["model"]) == ("reference", "llama-3.1-8b")
+    assert (reference["params"], reference["trainable_params"]) == (workload.model.params, 0)
+    assert critic["params"] == critic["trainable_params"] == workload.companions[1].model.params
+    assert fit_document(made, {})["problem"]["companions"] == []
+
+
 def test_a_line_says_its_formula_with_numbers_and_its_source():
     lines = fit_document(answer(), {})["memory"]["hbm"]["phases"]["forward"]["lines"]
     (line,) = lines

@@ -168,6 +168,21 @@ def test_a_model_that_is_not_all_at_work_says_so():
     assert "active" not in plain(limits_text(answer(), 100))
 
 
+def test_the_other_models_of_a_job_are_named_and_rollouts_said_to_come_on_top():
+    others = ["reference=llama-3.1-8b", "critic=gpt2"]
+    workload = load_workload("llama-3.1-8b", {"sequence_length": 1024}, companions=others)
+    made = answer()
+    made = replace(made, best=replace(made.best, workload=workload))
+    told = " ".join(text(made).split())
+    assert (
+        "llama-3.1-8b (8.03 Gparam) + reference llama-3.1-8b (8.03 Gparam, frozen) + critic gpt2 "
+        "(124 Mparam, trained) on" in told
+    )
+    assert "without rollouts: the time of generating text is not modelled" in told
+    assert "reference llama-3.1-8b" in plain(limits_text(made, 100))
+    assert "rollouts" not in text(answer())
+
+
 def test_work_hidden_behind_the_step_is_told_where_it_is_close():
     assert "hidden" not in text(answer())
     busy = {"compute": 15.0, "gather": 18.0, "optimizer": 1.0}
