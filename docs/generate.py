@@ -6,12 +6,14 @@ from pathlib import Path
 from ziplan.report.laws_page import laws_page
 from ziplan.report.rules_page import rules_page
 from ziplan.report.validate_page import fidelity_page
+from ziplan.runtimes.deepspeed.reading.page import configs_page
 from ziplan.study.residuals import residuals_module
 from ziplan.study.validate import validation
 
 PAGES: dict[str, Callable[[], str]] = {
     "laws.md": laws_page,
     "rules.md": rules_page,
+    "configs.md": configs_page,
     "../ziplan/estimate/residuals.py": lambda: residuals_module(validation().scores),
     "fidelity.md": lambda: fidelity_page(validation()),
 }
