@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +13,12 @@ from ziplan.cli.output import show, width, write
 from ziplan.errors import BadInput
 
 if TYPE_CHECKING:
+    from ziplan.check.finding import Rule
     from ziplan.laws.law import Law
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-ARTICLE, EVERY_LAW = "article", "laws"
+ARTICLE, EVERY_LAW, EVERY_RULE = "article", "laws", "rules"
+CODE = re.compile(r"[Zz][Pp][0-9]{3}")
 
 
 def _laws() -> dict[str, Law]:
@@ -27,26 +30,59 @@ def _laws() -> dict[str, Law]:
     return LAWS
 
 
+def _rules() -> dict[str, Rule]:
+    """Every rule of `check`."""
+    from ziplan.check.rules import RULES
+
+    return RULES
+
+
 def _topics() -> Iterable[str]:
-    return [ARTICLE, EVERY_LAW, *sorted(_laws())]
+    return [ARTICLE, EVERY_LAW, EVERY_RULE, *sorted(_laws()), *_rules()]
 
 
 @app.command()
 def explain(
-    topic: Annotated[
-        str,
+    topics: Annotated[
+        list[str],
         typer.Argument(
             metavar="TOPIC",
-            help="'article' for its worked example figure by figure, 'laws' for a list of the laws, "
-            "or the name of one.",
+            help="'article' for its worked example figure by figure, 'laws' and 'rules' for lists of them, "
+            "or the name of one. With --error: MODEL CLUSTER CONFIG.",
             autocompletion=options.completer(_topics),
         ),
     ],
+    error: Annotated[
+        str | None,
+        typer.Option(
+            "--error",
+            metavar="TEXT",
+            help="A message of memory that ran out, read back to what asked for it.",
+            show_default=False,
+        ),
+    ] = None,
+    set: options.SetOption = None,
+    sequence_length: options.SequenceLength = None,
+    checkpointing: options.CheckpointingOption = None,
+    attention: options.AttentionOption = None,
     json: Annotated[bool, typer.Option("--json", help="The article's figures as ziplan.article/1.")] = False,
 ) -> None:
-    """How a number comes about: the article's worked example, or one law."""
+    """How a number comes about: the article's worked example, one law or rule, a failed allocation."""
+    if error is not None:
+        from ziplan.cli.explain_error import explained
+
+        show(explained(error, topics, set, sequence_length, checkpointing, attention))
+        return
+    if len(topics) != 1:
+        raise BadInput.of(
+            f"one topic at a time, not {len(topics)}", help="MODEL CLUSTER CONFIG go with --error"
+        )
+    (topic,) = topics
     if topic == ARTICLE:
         _article(json)
+        return
+    if topic == EVERY_RULE or CODE.fullmatch(topic):
+        _rule(topic)
         return
     laws = _laws()
     if topic != EVERY_LAW and topic not in laws:
@@ -58,6 +94,19 @@ def explain(
     show(law_list(laws, width()) if topic == EVERY_LAW else law_lines(laws[topic], width()))
 
 
+def _rule(topic: str) -> None:
+    """The page of one rule, or the list of them."""
+    from ziplan.report.rules_page import rule_lines, rule_list
+
+    rules = _rules()
+    if topic == EVERY_RULE:
+        show(rule_list(rules.values(), width()))
+    elif topic.upper() in rules:
+        show(rule_lines(rules[topic.upper()], width()))
+    else:
+        raise BadInput.of(f"no rule is called {topic!r}", help="`ziplan explain rules` lists them")
+
+
 def _remedy(topic: str, laws: Iterable[str]) -> str:
     from difflib import get_close_matches
 
@@ -65,7 +114,7 @@ def _remedy(topic: str, laws: Iterable[str]) -> str:
     return (
         f"did you mean {' or '.join(close)}?"
         if close
-        else "'article', or a law: `ziplan explain laws` lists them"
+        else "'article', a law or a rule: `ziplan explain laws` and `ziplan explain rules` list them"
     )
 
 
