@@ -31,6 +31,10 @@ training:
   attention: flash              # flash or eager
   # trainable: {lora_rank: 16, targets: [q_proj, v_proj]}  # adapters; `targets: [all-linear]` is every linear
   # trainable: {frozen: [embed_tokens]}  # parts of the model that are left as they are
+# companions:                   # other models of the same job: of RLHF, of distillation
+#   - {role: reference, model: llama-3.1-8b}  # or teacher, critic, reward
+#   - {role: critic, model: llama-3.2-1b, trainable: all}
+#   - {role: reward, model: llama-3.2-1b, offload: cpu}  # where its parameters live if not with the plan's
 """
 
 CLUSTER = """\
