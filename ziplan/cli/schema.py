@@ -47,31 +47,51 @@ def _measurement_file() -> dict[str, Any]:
     return RecordFile.model_json_schema()
 
 
+def _policy_file() -> dict[str, Any]:
+    from ziplan.check.policy import PolicyFile
+
+    return PolicyFile.model_json_schema()
+
+
+def _gates_file() -> dict[str, Any]:
+    from ziplan.check.policy import Gates
+
+    return Gates.model_json_schema()
+
+
 INPUTS: dict[str, Callable[[], dict[str, Any]]] = {
     "model.yaml": _model_file,
     "cluster.yaml": _cluster_file,
     "machine.yaml": _machine_file,
     "plan.yaml": _plan_file,
     "measurement.yaml": _measurement_file,
+    ".ziplan.yaml": _policy_file,
+    "gates.yaml": _gates_file,
 }
+
+
+def _documents() -> dict[str, dict[str, Any]]:
+    """The documents by name; what a rule's finding is like is known to `check` alone."""
+    from ziplan.report.check_schema import CHECK
+    from ziplan.report.schemas import DOCUMENTS
+
+    return {**DOCUMENTS, "check": CHECK}
 
 
 def schema_names() -> list[str]:
     """What `schema` takes."""
-    from ziplan.report.schemas import DOCUMENTS
-
-    return [*DOCUMENTS, *INPUTS]
+    return [*_documents(), *INPUTS]
 
 
 def schema_text(name: str) -> str:
     """The schema called `name`, as text."""
     from ziplan.report.json import dumps
-    from ziplan.report.schemas import DOCUMENTS
 
+    documents = _documents()
     if name in INPUTS:
         return dumps({"$schema": DIALECT, **INPUTS[name](), "title": name})
-    if name in DOCUMENTS:
-        return dumps(DOCUMENTS[name])
+    if name in documents:
+        return dumps(documents[name])
     raise BadInput.of(f"no schema is called {name!r}", help=f"known are {', '.join(schema_names())}")
 
 
