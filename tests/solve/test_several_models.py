@@ -62,3 +62,13 @@ def test_what_does_not_fit_names_the_companions_lines():
     assert {line.name.partition(": ")[0] for line in lines} >= {"reference", "critic", "reward"}
     assert small.changes
     assert all(change.effect.startswith("fits") for change in small.changes)
+
+
+def test_the_ceiling_of_capacity_is_beside_the_other_models():
+    alone, four = solved(), solved(*OTHERS)
+    taken = [each.model for each in four.best.workload.companions]
+    trained, frozen = taken[1].params, taken[0].params + taken[2].params
+    ceilings = [each.best.limits.max_params_by_capacity for each in (alone, four)]
+    assert ceilings[0] - ceilings[1] == pytest.approx(trained + frozen * 2 / 16)
+    larger = solved("critic=llama-3.1-405b", machine="rtx-3090-x1", settings=SMALL)
+    assert larger.best.limits.max_params_by_capacity == 0

@@ -25,7 +25,7 @@ from ziplan.laws.intensity import (
     required_tokens,
     striped_hiding_margin,
 )
-from ziplan.laws.law import Derivation
+from ziplan.laws.law import Derivation, maximum
 from ziplan.laws.partition import owner_fetch_time, striped_fetch_time
 from ziplan.laws.prefetch import layer_forward_time, prefetch_depth
 from ziplan.laws.traffic import streamed_bytes_per_param
@@ -135,7 +135,9 @@ def limits(
     wanted = apply(training_tokens, params=float(model.params), tokens_per_param=TOKENS_PER_PARAM)
     return Limits(
         max_params_by_capacity=apply(
-            max_params_by_capacity, capacity=capacity, state_bytes_per_param=STATE_BYTES_PER_PARAM
+            max_params_by_capacity,
+            capacity=maximum(0.0, capacity - _of_companions(workload)),
+            state_bytes_per_param=STATE_BYTES_PER_PARAM,
         ),
         max_d_model_by_width=_width(derivation, workload, gpu, tokens, GREATEST_TILE_COUNT),
         max_params_by_compute=apply(
@@ -158,6 +160,14 @@ def limits(
         tokens_per_param=TOKENS_PER_PARAM,
         max_d_model_untiled=_width(derivation, workload, gpu, tokens, 1.0),
     )
+
+
+def _of_companions(workload: Workload) -> float:
+    """States of the other models of the job by the article's count; parameters alone of what is frozen."""
+    models = [companion.model for companion in workload.companions]
+    trained = float(sum(model.trainable_params for model in models))
+    frozen = float(sum(model.params for model in models)) - trained
+    return STATE_BYTES_PER_PARAM * trained + PARAM_BYTES * frozen
 
 
 def _width(derivation: Derivation, workload: Workload, gpu: Tier, tokens: float, tile_count: float) -> float:

@@ -47,7 +47,8 @@ def _meanings(answer: Answer, ceilings: Limits) -> Iterator[str]:
     best = answer.best
     model, outermost = best.workload.model, list(best.cluster.node.tiers)[-1]
     tokens, tiles = tokens_per_rank(best), ceilings.greatest_tile_count
-    yield f"capacity: parameters, gradients and optimizer state fill {outermost} of all nodes"
+    beside = ", beside the other models of the job" if best.workload.companions else ""
+    yield f"capacity: parameters, gradients and optimizer state fill {outermost} of all nodes{beside}"
     yield (
         f"width: the widest operator of a layer and what goes in and out of it for {tokens:,.0f} tokens fill "
         f"a GPU; tiled into {show(tiles, '1')} pieces at most, which is a change of the model's code"

@@ -62,7 +62,7 @@ def _attempt(problems: list[Problem], call: Callable[[], T]) -> T | None:
 
 
 def _loaded(asked: Asked, name: str, training: Training, precision: Precision) -> Companion:
-    model, length = asked.model(), training.sequence_length
+    model, length = asked.model(), training.longest
     limit = model.max_sequence_length
     if limit and length > limit:
         raise BadInput(
