@@ -31,6 +31,9 @@ training:
   attention: flash              # flash or eager
   # trainable: {lora_rank: 16, targets: [q_proj, v_proj]}  # adapters; `targets: [all-linear]` is every linear
   # trainable: {frozen: [embed_tokens]}  # parts of the model that are left as they are
+  # loading: {zero_init: true, dtype: bf16, copies: rank_0, largest_file: 5 GB}  # how weights come in
+  # data_workers: 4             # DataLoader's processes of each rank
+  # saving: gathered            # one rank saves the whole model; else each its shard
 # companions:                   # other models of the same job: of RLHF, of distillation
 #   - {role: reference, model: llama-3.1-8b}  # or teacher, critic, reward
 #   - {role: critic, model: llama-3.2-1b, trainable: all}
@@ -44,6 +47,8 @@ machine: dgx-a100-80g           # or the path of a machine file
 nodes: 1
 # with:                         # changes to the machine, each with its unit
 #   tiers.dram.capacity: 2 TiB
+#   memory_limit: 400 GiB       # what a container or a batch system leaves of host memory
+#   memlock_limit: 64 GB        # `ulimit -l`, of one process
 # price: {per_node_hour: 32.77 USD, source: "your contract", date: 2026-01-01}
 """
 
