@@ -187,6 +187,18 @@ def test_batch_arithmetic(tmp_path, sizes, ranks, batch):
         assert "train_batch_size must be" in told(reading, "rejected")["train_batch_size"]
 
 
+@pytest.mark.parametrize("size", [1.5, 1e300, 10**60, 10**190])
+def test_a_batch_that_is_no_number_of_sequences(tmp_path, size):
+    """DeepSpeed's arithmetic holds for it, and no loader makes it."""
+    config = {"train_micro_batch_size_per_gpu": size, "gradient_accumulation_steps": 2}
+    if size > 1e180:
+        config |= {"gradient_accumulation_steps": size}
+    reading = reading_of(tmp_path, config, ranks=2, trainer="none")
+    assert taken(config, 2)[1].accepted
+    assert "no number of sequences" in next(iter(told(reading, "rejected").values()))
+    assert (reading.batch, reading.settings) == (None, None)
+
+
 def test_mismatches_with_the_trainers_arguments_name_both(tmp_path):
     config = {
         "train_micro_batch_size_per_gpu": 4,

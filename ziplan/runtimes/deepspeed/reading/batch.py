@@ -52,6 +52,9 @@ def settled_batch(values: Mapping[str, Any], ranks: float, notes: Notes) -> Batc
         total, micro, steps = complete(values, ranks)
         positive = total > 0 and micro > 0 and steps > 0
         equal = total == micro * steps * ranks
+    except OverflowError:
+        _whole({name: values[name] for name in stated}, notes)
+        return None
     except (TypeError, ZeroDivisionError):
         for name in stated:
             if not isinstance(values[name], int | float) or not values[name]:
@@ -64,10 +67,27 @@ def settled_batch(values: Mapping[str, Any], ranks: float, notes: Notes) -> Batc
         message = f"{GLOBAL} must be {MICRO} x {STEPS} x ranks, not {total} = {micro} x {steps} x {ranks:g}"
         notes.add("rejected", at, message, _fitting(values, ranks))
         return None
-    for name, value in ((GLOBAL, total), (MICRO, micro), (STEPS, steps)):
-        if values.get(name) is None:
-            notes.add("derived", at, f"{name} follows from the others and {ranks:g} ranks: {value:g}")
+    sizes = {GLOBAL: total, MICRO: micro, STEPS: steps}
+    if not _whole(sizes, notes):
+        return None
+    for name in (name for name in sizes if name not in stated):
+        message = f"{name} follows from the others and {ranks:g} ranks: {sizes[name]:g}"
+        notes.add("derived", at, message)
     return Batch(int(total), int(micro), int(steps))
+
+
+def _whole(sizes: Mapping[str, Any], notes: Notes) -> bool:
+    """Whether all of them are whole numbers of a size that there is; DeepSpeed asks for neither."""
+    for name, value in sizes.items():
+        if not value <= MOST or value != int(value):
+            message = f"{name}: {written(value)} is no number of sequences or steps, though the product holds"
+            notes.add("rejected", (name,), message, "write a whole number", "training")
+            return False
+    return True
+
+
+MOST = 10**15
+"""No job has more sequences or steps than this, and a float tells whole numbers apart up to it."""
 
 
 def _not_a_size(name: str, value: Any, notes: Notes) -> None:
