@@ -49,31 +49,34 @@ def settled_batch(values: Mapping[str, Any], ranks: float, notes: Notes) -> Batc
     stated = [name for name in (GLOBAL, MICRO, STEPS) if values.get(name) is not None]
     at = (stated[0],) if stated else ()
     try:
-        total, micro, steps = complete(values, ranks)
-        positive = total > 0 and micro > 0 and steps > 0
-        equal = total == micro * steps * ranks
-    except OverflowError:
-        _whole({name: values[name] for name in stated}, notes)
-        return None
-    except (TypeError, ZeroDivisionError):
-        for name in stated:
-            if not isinstance(values[name], int | float) or not values[name]:
-                _not_a_size(name, values[name], notes)
+        sizes = dict(zip((GLOBAL, MICRO, STEPS), complete(values, ranks), strict=True))
+        total, micro, steps = sizes.values()
+        holds = min(sizes.values()) > 0 and total == micro * steps * ranks
+    except (TypeError, ZeroDivisionError, OverflowError):
+        _tell_sizes({name: values[name] for name in stated}, notes)
         return None
     except AssertionError as error:
         notes.add("rejected", at, f"batch size: {error}", f'add "{MICRO}"')
         return None
-    if not positive or not equal:
+    if not holds:
         message = f"{GLOBAL} must be {MICRO} x {STEPS} x ranks, not {total} = {micro} x {steps} x {ranks:g}"
         notes.add("rejected", at, message, _fitting(values, ranks))
         return None
-    sizes = {GLOBAL: total, MICRO: micro, STEPS: steps}
     if not _whole(sizes, notes):
         return None
     for name in (name for name in sizes if name not in stated):
         message = f"{name} follows from the others and {ranks:g} ranks: {sizes[name]:g}"
         notes.add("derived", at, message)
     return Batch(int(total), int(micro), int(steps))
+
+
+def _tell_sizes(sizes: Mapping[str, Any], notes: Notes) -> None:
+    """Note those that cannot be computed with; all are numbers where they are too large."""
+    wrong = [name for name, value in sizes.items() if not isinstance(value, int | float) or not value]
+    for name in wrong:
+        _not_a_size(name, sizes[name], notes)
+    if not wrong:
+        _whole(sizes, notes)
 
 
 def _whole(sizes: Mapping[str, Any], notes: Notes) -> bool:
