@@ -1,6 +1,7 @@
 """`ziplan simulate` at the terminal: with a plan and without, as text, JSON and a trace; what it refuses."""
 
 import json
+import re
 
 import jsonschema
 import pytest
@@ -149,3 +150,24 @@ def test_a_plan_that_its_runtime_cannot_run_is_refused(capsys, planned, tmp_path
     ran = with_plan(capsys, changed)
     assert ran.code == 2
     assert "cannot be run" in ran.err
+
+
+def test_buffers_that_do_not_suffice_are_told_with_the_way_out(capsys, planned, tmp_path):
+    changed, text = tmp_path / "plan.yaml", planned.read_text()
+    for key, value in (("params", "{nvme: 1.0}"), ("prefetch_depth", "0"), ("param_buffer_count", "1")):
+        text = re.sub(rf"^( *{key}:) .*$", rf"\1 {value}", text, flags=re.M)
+    changed.write_text(text)
+    ran = with_plan(capsys, changed)
+    assert (ran.code, ran.out) == (2, "")
+    assert "of 'parameter swap buffers': 1 of 1 are out and none comes back" in " ".join(ran.err.split())
+    assert "raise param_buffer_count" in ran.err
+
+
+def test_a_plan_that_does_not_fit_is_played_and_said_not_to(capsys, planned, tmp_path):
+    changed = tmp_path / "plan.yaml"
+    text = re.sub(r"^micro_batch_size: .*$", "micro_batch_size: 512", planned.read_text(), flags=re.M)
+    changed.write_text(text)
+    ran = with_plan(capsys, changed)
+    assert ran.code == 0
+    assert "this plan does not fit (hbm" in " ".join(ran.out.split())
+    assert json.loads(with_plan(capsys, changed, "--json").out)["estimate"]["verdict"] == "does_not_fit"

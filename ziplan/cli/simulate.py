@@ -221,6 +221,7 @@ def _told(problem: Problem, plan: Plan, slowed: dict[str, float], playing: dict[
     from ziplan.estimate import estimate
     from ziplan.files import nearest
     from ziplan.report.simulation import Told
+    from ziplan.simulate.engine import Stuck
     from ziplan.simulate.links import slowable
     from ziplan.simulate.step import simulate as played
 
@@ -232,11 +233,14 @@ def _told(problem: Problem, plan: Plan, slowed: dict[str, float], playing: dict[
                 help=nearest(part, known) or f"there are {', '.join(known)}",
             )
     run = problem.cluster, problem.workload, problem.runtime, plan
-    return Told(
-        played(*run, slowed, **playing),
-        estimate(*run),
-        played(*run, **playing) if slowed else None,
-    )
+    try:
+        simulation = played(*run, slowed, **playing)
+    except Stuck as error:
+        raise BadInput.of(
+            f"the step gets stuck: {error}",
+            help="raise param_buffer_count or optimizer_buffer_count in plan.yaml, or lower prefetch_depth",
+        ) from error
+    return Told(simulation, estimate(*run), played(*run, **playing) if slowed else None)
 
 
 def _write_trace(told: Told, path: Path) -> None:

@@ -276,7 +276,7 @@ DOCUMENTS: dict[str, Schema] = {
         ),
         plan=PLAN,
         simulation=SIMULATION,
-        estimate=record(**_numbers("step_time_s")),
+        estimate=record(verdict=VERDICT, **_numbers("step_time_s")),
         straggler=record(slow=each(NUMBER), **_numbers("undisturbed_makespan_s", "slowdown")),
         conventions=some(TEXT),
         assumptions=some(ASSUMPTION),

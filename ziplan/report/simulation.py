@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ziplan.estimate import Estimate
+from ziplan.report.figures import lacking
 from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.page import Block, Paragraph, laid_out
 from ziplan.report.phrases import job_words, shown
@@ -49,6 +50,7 @@ def simulation_text(told: Told, width: int) -> list[Line]:
     blocks = [
         _headline(told),
         *_times(told),
+        *_memory(told),
         [],
         _stages(simulation, width),
         [],
@@ -96,6 +98,15 @@ def _times(told: Told) -> Iterable[Block]:
     ]
     if causes:
         yield Paragraph("waits for", ", ".join(causes))
+
+
+def _memory(told: Told) -> Iterable[Block]:
+    """A warning where the plan would run out of memory, which a played step does not mind."""
+    if told.estimate.verdict == "does_not_fit":
+        tiers = ", ".join(lacking(told.estimate))
+        yield Paragraph("memory", f"this plan does not fit ({tiers}): played as if it did", "red")
+    elif told.estimate.verdict == "tight":
+        yield Paragraph("memory", "a tight fit: only the low end of the need is there", "yellow")
 
 
 def _worth(simulation: Simulation) -> float:

@@ -34,6 +34,7 @@ def simulate_document(told: Told) -> Document:
         "simulation": simulation_object(simulation, notes),
         "estimate": {
             "step_time_s": notes.number("estimate.step_time_s", told.estimate.step_time, "needs an input"),
+            "verdict": told.estimate.verdict,
         },
         "straggler": _straggler(told, notes),
         "conventions": list(simulation.conventions),
