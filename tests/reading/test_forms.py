@@ -124,6 +124,16 @@ def test_an_accelerate_config_beside_a_deepspeed_config(tmp_path):
     assert {remark.file for remark in refused.remarks} == {"own.json", "ds.json"}
 
 
+def test_places_are_in_the_file_that_the_config_stands_in(tmp_path):
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 4,\n "zero_optimization":\n  {"stage": 3}}')
+    named = reading_of(tmp_path, {"deepspeed": "ds.json", "bf16": True}, "args.json", ranks=4)
+    file, place = named.place(("zero_optimization", "stage"))
+    assert (file, place.line, place.column) == ("ds.json", 3, 4)
+    inline = "bf16: true\ndeepspeed:\n  train_batch_size: 4\n  zero_optimization: {stage: 3}\n"
+    file, place = reading_of(tmp_path, inline, "args.yaml", ranks=4).place(("zero_optimization", "stage"))
+    assert (file, place.line, place.column) == ("args.yaml", 4, 23)
+
+
 def test_an_accelerate_config_without_deepspeed(tmp_path):
     with pytest.raises(BadInput, match="FSDP does not use DeepSpeed"):
         reading_of(tmp_path, "distributed_type: FSDP\n", "own.yaml")

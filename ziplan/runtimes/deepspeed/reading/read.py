@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ziplan.errors import BadInput
-from ziplan.files import Document
+from ziplan.files import Document, Place
+from ziplan.files.document import Path as Keys
 from ziplan.runtimes.deepspeed.reading.accelerate import (
     SCRIPT_DECIDES,
     Plugin,
@@ -72,6 +73,15 @@ class Reading:
     settings: Settings | None = None
     arguments: TrainerArguments | None = None
     plugin: Plugin | None = None
+    document: Document | None = None
+    """What the DeepSpeed config stands in: a file that `file` names, or that one itself."""
+    within: Keys = ()
+    """Where in the document it is."""
+
+    def place(self, path: Keys) -> tuple[str, Place]:
+        """The file and place of a key of the DeepSpeed config (of the nearest part around it)."""
+        assert self.document is not None
+        return self.document.name, self.document.locate((*self.within, *path), key=True)
 
     @property
     def accepted(self) -> bool:
@@ -263,7 +273,14 @@ def _finished(
     if not missing and not any(remark.kind == "rejected" for remark in notes.remarks):
         settings = settings_of(read.values)
         tell_unplanned(data, read, settings, notes)
-    return replace(_with(reading, notes.remarks), config=dict(data), batch=read.batch, settings=settings)
+    return replace(
+        _with(reading, notes.remarks),
+        config=dict(data),
+        batch=read.batch,
+        settings=settings,
+        document=notes.document,
+        within=notes.within,
+    )
 
 
 def _with(reading: Reading, remarks: Iterable[Remark]) -> Reading:

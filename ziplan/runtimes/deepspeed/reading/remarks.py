@@ -39,14 +39,14 @@ class Notes:
     def __init__(self, document: Document, within: Path = ()) -> None:
         self.document = document
         self.remarks: list[Remark] = []
-        self._within = within
+        self.within = within
         """Where in the document the config is."""
 
     def add(
         self, kind: RemarkKind, path: Path, message: str, fix: str = "", moment: Moment = "config"
     ) -> None:
         """Remark on the key at `path` (on the nearest part around it, where the file has no such key)."""
-        place = self.document.locate((*self._within, *path), key=True)
+        place = self.document.locate((*self.within, *path), key=True)
         name = dotted(path)
         remark = Remark(kind, self.document.name, name, place.line, place.column, message, fix, moment)
         if remark not in self.remarks:
