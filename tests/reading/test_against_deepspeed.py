@@ -100,7 +100,10 @@ def agree(config, ranks, answer):
         ours["zenflow"].pop("steps_per_epoch")
     assert ours == zero, said
     assert (read.values["fp16"], read.values["bf16"]) == (theirs["fp16"], theirs["bf16"]), said
-    assert list(read.batch) == theirs["batch"], said
+    if read.batch is None:  # fractions of sequences, of which DeepSpeed only checks the product
+        assert any(size != int(size) for size in theirs["batch"]), said
+    else:
+        assert list(read.batch) == theirs["batch"], said
 
 
 @pytest.mark.engine
