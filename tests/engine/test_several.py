@@ -134,8 +134,9 @@ def test_all_models_together_move_and_hold_what_was_predicted(tmp_path, placemen
     assert sum(job.done["locked_bytes"].values()) == close(job.lines("dram", pinned=True))
 
 
-@pytest.mark.parametrize("prefetch_depth", [0, 1])
-@pytest.mark.parametrize("placement", ["both on the host", "both on NVMe"])
+@pytest.mark.parametrize(
+    ("placement", "prefetch_depth"), [("both on the host", 0), ("both on the host", 1), ("both on NVMe", 0)]
+)
 def test_each_model_is_fetched_as_often_as_predicted(tmp_path, placement, prefetch_depth):
     """Elements gathered in a step of two micro-steps, model by model: once each where only forward runs."""
     job = Job(tmp_path, PLACEMENTS[placement], 1, prefetch_depth=prefetch_depth, accumulation_steps=2)

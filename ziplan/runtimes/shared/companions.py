@@ -10,8 +10,9 @@ What stands and what passes:
 
 - Engines are made one after another, the trained model's first, and stay (DeepSpeed-Chat,
   `rlhf_engine.py`): while one is loaded and made, what the earlier ones keep stands beside it.
-- States, parameters and pinned pools of all models stand from then on. A line that is there in the
-  optimizer step and in another phase outlasts its own model's sweeps, so it is one of these.
+- States, parameters and pinned pools of all models stand from then on, and so do reduce buckets, which
+  stage 3 allocates when the engine is made (`stage3.py:_setup_for_real_optimizer`). A line that is there
+  in the optimizer step and in another phase outlasts its own model's sweeps, so it is one of these.
 - Everything else is work: gathered parameters, activations, logits, temporaries of a step. Models run
   one after another (DeepSpeed-Chat, `ppo_trainer.py`), so that of one model counts, the largest.
 - Where the losses are taken together, the trained model's activations are kept while another one
