@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+from runtimes.drawn import with_link, with_tier
 from simulate.two import events, machine, plan, work
 
 from ziplan.plan import Checkpointing
@@ -189,4 +190,42 @@ def test_fsdp_gathers_ahead_and_reduces_behind():
         (5.0, 5.5, "gather", "layer 1 gradients"),
         (5.0, 6.0, "gpu", "layer 0 backward"),
         (6.0, 6.5, "gather", "layer 0 gradients"),
+    ]
+
+
+def test_deepspeed_writes_one_sub_group_at_a_time_however_slow_the_drive():
+    """`swap_out_optimizer_state` waits for the write before it begins the next."""
+    slow = with_tier(machine(), "nvme", write_bandwidth=1e6)
+    chosen = plan("hbm", "nvme", sub_group_params=1e6, optimizer_buffer_count=12.0)
+    simulation = simulate(slow, work(6), RUNTIMES["deepspeed"], chosen)
+    writes = events(simulation, "optimizer step", "nvme.swap_write")
+    assert [name for *_, name in writes] == [f"sub-group {number}" for number in range(6)]
+    for before, after in pairwise(writes):
+        assert before[1] <= after[0]
+
+
+def test_deepspeed_leaves_no_more_than_three_buckets_to_be_reduced():
+    """A layer a bucket, reduced in 150 s where backward takes 12: the GPU waits for its turn.
+
+    Bucket n is reduced when layer n + 1's gradients are there, and then the thread waits for bucket
+    n - 3: so the compute after the next does, from the sixth on.
+    """
+    slow = with_link(machine(), "fabric", 0.02)
+    chosen = plan(activation_checkpointing=NONE, zero_stage=2.0)
+    simulation = simulate(slow, work(9, 12_000), RUNTIMES["deepspeed"], chosen)
+    ends = [end for _, end, _, name in events(simulation, "last micro-step", "gather") if "bucket" in name]
+    gpu = events(simulation, "last micro-step", "gpu")
+    begins = [begin for begin, _, _, name in gpu if name.endswith("backward")]
+    assert [b - begins[0] for b in begins[:5]] == [0.0, 12.0, 24.0, 36.0, 48.0]
+    assert begins[5:] == ends[:4] == [9 * 6 + 12 + 150.0 * (n + 1) for n in range(4)]
+
+
+def test_fsdp_gathers_a_group_when_the_one_two_before_it_begins():
+    simulation = simulate(machine(), work(4), RUNTIMES["fsdp"], plan(activation_checkpointing=NONE))
+    forward = [each for each in events(simulation, "first micro-step", "gather") if "forward" in each[3]]
+    assert [(begins, ends) for begins, ends, *_ in forward] == [
+        (0.0, 0.5),
+        (0.5, 1.0),
+        (1.0, 1.5),
+        (1.5, 2.0),
     ]

@@ -15,15 +15,15 @@ from ziplan.workload.model import ActivationBytes, Model, Operator
 from ziplan.workload.training import Training, Workload
 
 
-def model(layers=2) -> Model:
+def model(layers=2, width=2000) -> Model:
     """No embedding, no head, no attention of its own (its width is 0)."""
-    matrix = Operator("matrix", "linear", 1000, 2000, count=layers)
+    matrix = Operator("matrix", "linear", 1000, width, count=layers)
     return Model("two", "gpt2", layers, 1000, 1, 0, 0, 0, (matrix,))
 
 
-def work(layers=2) -> Workload:
+def work(layers=2, width=2000) -> Workload:
     training = Training.model_validate({"sequence_length": 16})
-    return Workload(model(layers), training, "bf16", ActivationBytes(1000.0, 1000.0, 500.0, 500.0))
+    return Workload(model(layers, width), training, "bf16", ActivationBytes(1000.0, 1000.0, 500.0, 500.0))
 
 
 def machine(nodes=1, **more) -> Cluster:

@@ -34,17 +34,51 @@ def _names() -> list[str]:
     return [*model_names(), *machine_names()]
 
 
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[PLAN] MODEL CLUSTER",
+        help="A plan.yaml as `fit --out` writes it (the best plan unless given), a model, a cluster.",
+        autocompletion=options.completer(_names),
+        show_default=False,
+    ),
+]
+SlowOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--slow",
+        metavar="PART=FACTOR",
+        help="One node with a slower part: drive=0.5, node=0.8, gpu, cpu, a tier or a link. Repeatable.",
+        show_default=False,
+    ),
+]
+FetchOption = Annotated[
+    Fetch,
+    typer.Option(
+        "--fetch",
+        help="With --runtime ideal: each rank reads its slice of a layer, or its owner all of it.",
+        show_default=False,
+    ),
+]
+TurnOption = Annotated[
+    bool,
+    typer.Option("--stop-at-turn", help="With --runtime ideal: backward's fetches wait for forward's end."),
+]
+TraceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        parser=options.a_path,
+        help="Write a Chrome trace to FILE, to be opened in Perfetto.",
+        show_default=False,
+    ),
+]
+
+
 @app.command()
 def simulate(
-    inputs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[PLAN] MODEL CLUSTER",
-            help="A plan.yaml as `fit --out` writes it (the best plan unless given), a model, a cluster.",
-            autocompletion=options.completer(_names),
-            show_default=False,
-        ),
-    ],
+    inputs: Inputs,
     runtime: options.RuntimeOption = "",
     set: options.SetOption = None,
     sequence_length: options.SequenceLength = None,
@@ -54,39 +88,10 @@ def simulate(
     precision: options.PrecisionOption = None,
     checkpointing: options.CheckpointingOption = None,
     attention: options.AttentionOption = None,
-    slow: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--slow",
-            metavar="PART=FACTOR",
-            help="One node with a slower part: drive=0.5, node=0.8, gpu, cpu, a tier or a link. Repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    fetch: Annotated[
-        Fetch,
-        typer.Option(
-            "--fetch",
-            help="With --runtime ideal: each rank reads its slice of a layer, or its owner all of it.",
-            show_default=False,
-        ),
-    ] = Fetch.STRIPED,
-    stop_at_turn: Annotated[
-        bool,
-        typer.Option(
-            "--stop-at-turn", help="With --runtime ideal: backward's fetches wait for forward's end."
-        ),
-    ] = False,
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            "--trace",
-            metavar="FILE",
-            parser=options.a_path,
-            help="Write a Chrome trace to FILE, to be opened in Perfetto.",
-            show_default=False,
-        ),
-    ] = None,
+    slow: SlowOption = None,
+    fetch: FetchOption = Fetch.STRIPED,
+    stop_at_turn: TurnOption = False,
+    trace: TraceOption = None,
     json: Annotated[bool, typer.Option("--json", help="As ziplan.simulate/1.")] = False,
     output: options.OutputOption = None,
 ) -> int:
