@@ -6,6 +6,7 @@ ONE_GPU = "rtx-4090-desktop"
 SMALL = ("tiers.dram.capacity=128 GB",)
 HALF = ("tiers.dram.capacity=512 GB",)
 SHORT = {"sequence_length": 1024}
+KEPT = {"activation_checkpointing": "none"}
 ADAPTERS = {"trainable": {"lora_rank": 8, "targets": ["q_proj"]}}
 EXACT = {"pinned_rounding": False}
 PLAN = """\
@@ -187,6 +188,7 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
         [config({"wall_clock_breakdown": True}), config({"flops_profiler": {"enabled": True}})],
         [config({"wall_clock_breakdown": False})],
     ),
+    "ZP219": ([config(NVME, {"gradient_accumulation_steps": 64}, training={"sequence_length": 512})], [config(CPU), config(), config(NVME, training={"sequence_length": 8192})]),
     "ZP301": (
         [
             config({f"{OPTIMIZER}.buffer_size": 1}),
@@ -235,7 +237,11 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
     ),
     "ZP316": (
         [config(NVME, {f"{ZERO}.stage3_allgather_sequential": True})],
-        [config(NVME), config(CPU, {f"{ZERO}.stage3_allgather_sequential": True})],
+        [
+            config(NVME),
+            config(CPU, {f"{ZERO}.stage3_allgather_sequential": True}),
+            config(NVME, {f"{ZERO}.stage3_allgather_sequential": True}, training=KEPT),
+        ],
     ),
     "ZP317": (
         [

@@ -1,6 +1,5 @@
 """Every rule: it fires where it should, and not next to it; its page and the table are whole."""
 
-
 import pytest
 from check.fixtures import FIXTURES
 

@@ -119,14 +119,27 @@ class Case:
             return None
 
     @cached_property
-    def simulation(self) -> Simulation | None:
-        """A step of the plan, played; None where a step cannot be."""
+    def _played(self) -> Simulation | str | None:
+        from ziplan.simulate.engine import Stuck
         from ziplan.simulate.step import simulate
 
         # A job of several models has no schedule of its own.
         if self.plan is None or self.workload.companions:
             return None
-        return simulate(self.cluster, self.workload, self.runtime, self.plan)
+        try:
+            return simulate(self.cluster, self.workload, self.runtime, self.plan)
+        except Stuck as error:
+            return str(error)
+
+    @property
+    def simulation(self) -> Simulation | None:
+        """A step of the plan, played; None where a step cannot be."""
+        return None if isinstance(self._played, str) else self._played
+
+    @property
+    def stuck(self) -> str:
+        """What the played step waits for and never gets; empty where it goes on."""
+        return self._played if isinstance(self._played, str) else ""
 
     @property
     def step_time(self) -> float:
@@ -231,8 +244,9 @@ class Case:
         chains = (chain for segment in self.estimate.segments for chain in segment.chains)
         return {d.resource for chain in chains for d in chain if d.term == term and d.amount > 0}
 
-    def terms_in(self, segment: str) -> float:
-        """Seconds of the step that are exposed in a segment of its program ("optimizer step")."""
+    def terms_in(self, segment: str, *resources: str) -> float:
+        """Seconds of the step exposed in a segment of its program ("optimizer step"), of some resources or "
+        "all."""
         if self.estimate is None:
             return 0.0
         names = {
@@ -241,7 +255,10 @@ class Case:
         elsewhere = {
             d.term for s in self.estimate.segments if s.name != segment for chain in s.chains for d in chain
         }
-        return sum(time for term, time in self.exposed() if term in names - elsewhere)
+        kept = [
+            term for term in names - elsewhere if not resources or set(resources) & self.resources_of(term)
+        ]
+        return sum(time for term, time in self.exposed() if term in kept)
 
 
 def _either(one: TierMemory, other: TierMemory) -> TierMemory:

@@ -71,11 +71,10 @@ def few_param_buffers(case: Case) -> Iterator[Hit]:
     if not _reads_params(case) or case.settings is None:
         return
     live, there = case.live_tensors, case.settings.offload_param.buffer_count
-    if live > there:
+    if live > there or case.stuck:
         yield Hit(
             f"up to {live:,.0f} parameter tensors are in use or on their way at once, and there are {there} "
-            "buffers: "
-            "DeepSpeed stops with `Not enough buffers` in the second iteration",
+            "buffers: DeepSpeed stops with `Not enough buffers` in the second iteration",
             key=f"{ZERO}.offload_param.buffer_count",
             field="param_buffer_count",
             fix=f'"buffer_count": {live:.0f}, or "stage3_max_reuse_distance": 0 and so fewer live tensors',
@@ -101,16 +100,19 @@ def nvme_prefetch(case: Case) -> Iterator[Hit]:
 
 
 def sequential_gather(case: Case) -> Iterator[Hit]:
-    """A sequential gather turns prefetching on, which NVMe does not survive."""
-    if _reads_params(case) and case.settings is not None and case.settings.allgather_sequential:
-        yield Hit(
-            "stage3_allgather_sequential sets prefetching to one element, and with parameters on NVMe any "
-            "prefetching "
-            "stops with `already assigned swap buffer`",
-            key=f"{ZERO}.stage3_allgather_sequential",
-            field="prefetch_depth",
-            fix='"stage3_allgather_sequential": false and "stage3_prefetch_bucket_size": 0',
-        )
+    """A sequential gather turns prefetching on, which NVMe does not survive where layers are recomputed."""
+    if not _reads_params(case) or case.settings is None or not case.settings.allgather_sequential:
+        return
+    if case.plan is None or (not case.plan.activation_checkpointing and case.other_plan is None):
+        return
+    yield Hit(
+        "stage3_allgather_sequential sets prefetching to one element, and with parameters on NVMe and "
+        "layers that "
+        "are recomputed that stops with `already assigned swap buffer`",
+        key=f"{ZERO}.stage3_allgather_sequential",
+        field="prefetch_depth",
+        fix='"stage3_allgather_sequential": false and "stage3_prefetch_bucket_size": 0',
+    )
 
 
 def _needed_buffers(case: Case) -> int:
@@ -268,7 +270,7 @@ FATAL = (
         "Parameters on NVMe with stage3_prefetch_bucket_size above 0, its default included.",
         "DeepSpeed 0.19.8 reads ahead without leaving out what it has already asked for: `param N already "
         "assigned "
-        "swap buffer id M` in the second iteration (open since 2023: "
+        "swap buffer id M` in the second iteration of nearly every model (open since 2023: "
         "https://github.com/deepspeedai/DeepSpeed/issues/4072).",
         '"offload_param": {"device": "nvme"} and no stage3_prefetch_bucket_size',
         '"stage3_prefetch_bucket_size": 0.',
@@ -278,8 +280,11 @@ FATAL = (
         "A sequential gather with parameters on NVMe",
         "error",
         sequential_gather,
-        "stage3_allgather_sequential with offload_param on NVMe.",
-        "It sets prefetching to one element, and dies as ZP315 does.",
+        "stage3_allgather_sequential with offload_param on NVMe, where layers are recomputed or nobody says "
+        "so.",
+        "It sets prefetching to one element, and dies as ZP315 does: between recomputation and backward "
+        "each tensor "
+        "is asked for twice.",
         '"stage3_allgather_sequential": true',
         "Leave it out.",
     ),

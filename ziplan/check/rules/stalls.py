@@ -65,14 +65,32 @@ def _tokens(case: Case) -> int:
     return int(case.plan.micro_batch_size) * case.workload.training.sequence_length
 
 
+def unhidden_reads(case: Case) -> Iterator[Hit]:
+    """DeepSpeed reads no parameter from NVMe ahead of its use, so each read stands in front of its module."""
+    whole, nvme = _stepped(case), case.nvme
+    if case.runtime.NAME != "deepspeed" or not whole or not case.share("params", nvme):
+        return
+    reading = case.terms_in("micro-step", f"{nvme}.swap_read")
+    if reading <= LARGE_TERM * whole:
+        return
+    yield Hit(
+        f"reading parameters from {nvme} is waited for {_seconds(reading)} of a step of {_seconds(whole)}: "
+        "DeepSpeed "
+        "0.19.8 cannot read them ahead of use",
+        key="zero_optimization.offload_param.device",
+        field="placement.params",
+        fix="parameters in host memory, or more tokens in each micro-step",
+        number=Number(reading, "s"),
+    )
+
+
 def margin_close(case: Case) -> Iterator[Hit]:
     """The margin holds, and half the micro-batch or half the ranks would use it up."""
     for tier, margin in _margins(case):
         if 1 <= margin < CLOSE_MARGIN:
             yield Hit(
-                f"parameters on {tier} are hidden with a margin of {margin:.2f}: half the micro-batch, or "
-                "half the "
-                "ranks, and they are not",
+                f"compute is {margin:.2f} times as long as streaming parameters from {tier}: with half the "
+                "micro-batch, or half the ranks, it is shorter",
                 key="train_micro_batch_size_per_gpu",
                 field="micro_batch_size",
                 fix="keep the micro-batch when fewer ranks train",
@@ -547,5 +565,16 @@ STALLS = (
         "overlap.",
         '"wall_clock_breakdown": true',
         "Off, when the question is answered.",
+    ),
+    Rule(
+        "ZP219",
+        "Reads from NVMe are not hidden",
+        "warning",
+        unhidden_reads,
+        "Parameters are on NVMe and reading them is waited for over 30 % of the step.",
+        "Prefetch has to be off there (ZP315), so a margin over the tier hides nothing: reads add up with "
+        "compute.",
+        "a 70B model with one sequence of 2,048 tokens in each micro-step",
+        "Parameters on the CPU; larger micro-batches.",
     ),
 )
