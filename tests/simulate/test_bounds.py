@@ -16,7 +16,7 @@ from ziplan.simulate.sharing import alone
 from ziplan.simulate.step import simulate
 
 ROUNDING = 1e-6
-few = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 
 
 def played(situation, **more):
@@ -105,6 +105,19 @@ def test_deepspeed_gathers_no_more_than_its_ledger_says(situation):
     for stage, levels in ((s, s.watched.levels) for s in simulation.stages):
         for each in levels:
             assert not each or each[-1][1] == pytest.approx(0.0, abs=1.0), f"{stage.name} gives all back"
+
+
+@few
+@given(situations(names=("ideal",)))
+def test_the_ideal_step_uses_no_more_gpu_memory_than_its_ledger_says(situation):
+    runtime, machine, work, settled = situation
+    simulation = played(situation)
+    (hbm,) = (buffers for buffers in simulation.buffers if buffers.gauge)
+    book = runtime.ledger(Derivation(record=False), machine, work, settled)
+    need = max(book.need("hbm", phase)[1] for phase in ("forward", "backward"))
+    used = simulation.tally.high_water["hbm"] + hbm.held
+    assert used <= need * (1 + ROUNDING)
+    assert used >= 0.5 * need
 
 
 @few
