@@ -188,7 +188,10 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
         [config({"wall_clock_breakdown": True}), config({"flops_profiler": {"enabled": True}})],
         [config({"wall_clock_breakdown": False})],
     ),
-    "ZP219": ([config(NVME, {"gradient_accumulation_steps": 64}, training={"sequence_length": 512})], [config(CPU), config(), config(NVME, training={"sequence_length": 8192})]),
+    "ZP219": (
+        [config(NVME, {"gradient_accumulation_steps": 64}, training={"sequence_length": 512})],
+        [config(CPU), config(), config(NVME, training={"sequence_length": 8192})],
+    ),
     "ZP301": (
         [
             config({f"{OPTIMIZER}.buffer_size": 1}),
