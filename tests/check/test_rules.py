@@ -1,9 +1,13 @@
 """Every rule: it fires where it should, and not next to it; its page and the table are whole."""
 
+import re
+
 import pytest
 from check.fixtures import FIXTURES
 
+from ziplan.check.launch import Launch
 from ziplan.check.rules import RULES
+from ziplan.check.run import findings
 
 
 def questions(which):
@@ -32,3 +36,55 @@ def test_fires(tmp_path, code, ask):
 @pytest.mark.parametrize(("code", "ask"), questions(1))
 def test_does_not_fire(tmp_path, code, ask):
     assert not ask.found(tmp_path, RULES[code])
+
+
+def test_the_table_is_in_order_and_every_page_is_whole():
+    assert list(RULES) == sorted(RULES, key=lambda code: (code[:3], list(RULES).index(code)))
+    assert len({rule.title for rule in RULES.values()}) == len(RULES)
+    for code, rule in RULES.items():
+        assert rule.code == code
+        assert re.fullmatch("ZP[1-5][0-9]{2}", code)
+        for text in (rule.what, rule.why, rule.example, rule.fix):
+            assert len(text) > 3
+            assert not text.endswith(" ")
+
+
+def test_there_are_rules_for_every_range():
+    assert {code[2] for code in RULES} == set("12345")
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_a_finding_says_what_and_where_and_how(tmp_path, code):
+    case = FIXTURES[code][0][0].case(tmp_path)
+    for each in findings(case, [RULES[code]]):
+        assert each.message
+        assert not each.message.endswith(".")
+        assert each.file
+        if code not in ("ZP302", "ZP303", "ZP304", "ZP305", "ZP306"):
+            assert each.fix or code == "ZP301"
+        if each.path:
+            assert each.line >= 1
+            assert each.column >= 1
+
+
+LAUNCHES = {
+    "deepspeed --bind_cores_to_rank train.py": ("binds_cores",),
+    "export OMP_NUM_THREADS=8": ("binds_cores",),
+    "OMP_NUM_THREADS=1 torchrun train.py": (),
+    "# --bind_cores_to_rank": (),
+    "ulimit -l unlimited": ("lifts_memlock",),
+    "ulimit -Sl unlimited": ("lifts_memlock",),
+    "ulimit -n 4096": (),
+    "PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:1": ("keeps_pinned_sizes",),
+    "DS_PIN_MEMORY_BACKEND=native": ("keeps_pinned_sizes",),
+    "# train.py: model.gradient_checkpointing_enable()": ("recomputes",),
+    "python train.py --gradient_checkpointing true": ("recomputes",),
+    "python train.py --gradient_checkpointing false": (),
+}
+
+
+@pytest.mark.parametrize("text", LAUNCHES)
+def test_what_a_launch_script_says(text):
+    launch = Launch("launch.sh", text)
+    every = ("binds_cores", "keeps_pinned_sizes", "lifts_memlock", "recomputes")
+    assert tuple(name for name in every if getattr(launch, name)) == LAUNCHES[text]

@@ -72,12 +72,13 @@ def _predicted(checked: Checked, notes: Notes) -> Document:
     if case.estimate is None:
         return _nothing(notes)
     played = case.simulation
+    several = "a step of several models in one job is not played"
     return {
         **estimate_objects(case.estimate, notes),
         "cost": cost_object(case.estimate, notes),
         "simulation": simulation_object(played, notes)
         if played is not None
-        else _not_played(notes, "a step of several models in one job is not played"),
+        else _not_played(notes, f"the played step does not end: {case.stuck}" if case.stuck else several),
     }
 
 
