@@ -113,3 +113,8 @@ class Ask:
         """What these rules find, or all."""
         case = self.case(folder)
         return findings(case, rules) if rules else findings(case)
+
+
+def config_text(changes):
+    """BASE with changes, as a file."""
+    return json.dumps(changed(BASE, changes), indent=2)
