@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ziplan.runtimes.deepspeed.reading.remarks import Remark
     from ziplan.runtimes.deepspeed.reading.settings import Settings
     from ziplan.simulate.step import Simulation
-    from ziplan.solve.problem import Answer
 
 Form = Literal["deepspeed", "accelerate", "arguments", "command", "plan"]
 
@@ -102,10 +101,10 @@ class Case:
         return {name: _either(memory, other) for (name, memory), other in both}
 
     @cached_property
-    def answer(self) -> Answer | None:
-        """The best plan for the same workload and machine; None where there is none to compare with."""
+    def best(self) -> Estimate | None:
+        """The best plan for the same batch and machine; None where there is none to compare with."""
         from ziplan.runtimes import RUNTIMES
-        from ziplan.solve import solve
+        from ziplan.solve.enumerate import evaluated, solved
         from ziplan.solve.problem import Problem
 
         if self.plan is None:
@@ -113,10 +112,12 @@ class Case:
         sequences = int(self.plan.micro_batch_size * self.plan.accumulation_steps * self.plan.dp_degree)
         asked = {"global_batch_size": sequences, "micro_batch_size": None, "accumulation_steps": None}
         workload = replace(self.workload, training=self.workload.training.model_copy(update=asked))
+        problem = Problem(self.cluster, workload, RUNTIMES[self.runtime.NAME])
         try:
-            return solve(Problem(self.cluster, workload, RUNTIMES[self.runtime.NAME]), alternatives=0)
+            grid, found = solved(problem)
         except BadInput:
             return None
+        return evaluated(problem, grid, found[0], record=False)
 
     @cached_property
     def _played(self) -> Simulation | str | None:
