@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "check": "Judge a config: does it fit, does it stall, what in it is ignored or wrong.",
     "simulate": "Play one training step: what waits for what, how busy each link is.",
     "limits": "The three ceilings on a model's size, and the training time.",
+    "sweep": "Every point of a grid of inputs, and those that no other one beats.",
     "explain": "How a number comes about: the article's figures, or one law.",
     "validate": "Predictions held against measured runs, with the error of each.",
     "profiles": "Shipped machines and parts, each value with its source.",

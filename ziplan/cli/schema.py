@@ -73,9 +73,10 @@ INPUTS: dict[str, Callable[[], dict[str, Any]]] = {
 def _documents() -> dict[str, dict[str, Any]]:
     """The documents by name; what a rule's finding is like is known to `check` alone."""
     from ziplan.report.check_schema import CHECK
+    from ziplan.report.deciding_schemas import DECIDING
     from ziplan.report.schemas import DOCUMENTS
 
-    return {**DOCUMENTS, "check": CHECK}
+    return {**DOCUMENTS, "check": CHECK, **DECIDING}
 
 
 def schema_names() -> list[str]:

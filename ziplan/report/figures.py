@@ -48,6 +48,11 @@ def flash_writes_per_node(estimate: Estimate) -> float:
     return float(estimate.flash_writes) * min(estimate.cluster.node.gpus_per_node, float(estimate.gpus))
 
 
+def flash_writes_per_token(estimate: Estimate) -> float:
+    """Bytes that all nodes together write to their drives for one token."""
+    return float(estimate.flash_writes * estimate.gpus / estimate.tokens_per_step)
+
+
 class Place(NamedTuple):
     """A tier in a phase, and what is left there: below zero is what is missing."""
 

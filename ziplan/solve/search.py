@@ -46,6 +46,14 @@ def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
     )
 
 
+def best_plan(problem: Problem) -> Estimate:
+    """The estimate that `solve` would answer with, without what it works out beside it."""
+    if problem.objective in ("gpus", "cost"):
+        problem = _on_fewer_nodes(problem)
+    survey = _search(problem)[0]
+    return evaluated(problem, survey.grid, survey.found[0])
+
+
 def _search(problem: Problem) -> tuple[Survey, bool, Survey]:
     """Search without changes to the user's model first, and with them only where nothing else fits.
 

@@ -1,0 +1,224 @@
+"""A sweep's points are single fits, its front is what nothing dominates, and it survives what goes wrong."""
+
+import csv
+import io
+import json
+from functools import partial
+
+import jsonschema
+import pytest
+from cli.runs import ziplan
+from hypothesis import given
+from hypothesis import strategies as st
+from report.strictness import strict
+
+from ziplan.cli.inputs import Request, answer_to
+from ziplan.cli.varied import posed
+from ziplan.errors import BadInput
+from ziplan.report.deciding_schemas import SWEEP
+from ziplan.report.json import plan_object
+from ziplan.study.axes import axes_of
+from ziplan.study.pareto import front
+from ziplan.study.sweep import swept
+
+REQUEST = Request("llama-3.1-8b", "dgx-a100-80g", training={"sequence_length": 4096, "global_batch_size": 64})
+VARIED = ("nodes=1,2,3", "training.micro_batch_size=1..4", "tiers.nvme.drive_count=1,8")
+COMMAND = ("sweep", "llama-3.1-8b", "dgx-a100-80g", "--sequence-length", "4096", "--global-batch-size", "64")
+
+
+def flags(*axes):
+    return [word for axis in axes for word in ("--vary", axis)]
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    return swept(partial(posed, REQUEST), axes_of(VARIED), jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("nodes=1,2,4", ("1", "2", "4")),
+        ("n=1..64", ("1", "2", "4", "8", "16", "32", "64")),
+        ("n=1..8:3", ("1", "4", "7")),
+        ("n=3..10", ("3", "6")),
+        ("n=1,2..8,8", ("1", "2", "4", "8")),
+        ("n=0.1..0.3:0.1", ("0.1", "0.2", "0.3")),
+        ("c=256 GiB..1 TiB", ("256 GiB", "512 GiB", "1024 GiB")),
+        ("b=100..400 GB/s", ("100 GB/s", "200 GB/s", "400 GB/s")),
+        ("c=1 TB..2 TB:500 GB", ("1 TB", "1.5 TB", "2 TB")),
+        ("training.optimizer.kind=adamw,lion", ("adamw", "lion")),
+    ],
+)
+def test_values_of_an_axis(text, values):
+    (axis,) = axes_of([text])
+    assert axis.values == values
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["nodes"],
+        ["nodes="],
+        ["=1"],
+        ["nodes=1,,2"],
+        ["nodes=4..1"],
+        ["nodes=0..8"],
+        ["nodes=1..8:0"],
+        ["nodes=a..b"],
+        ["c=1 GB..1 GB/s"],
+        ["c=1..2:500 GB"],
+        ["nodes=1..9e9:1"],
+        ["nodes=1", "nodes=2"],
+        ["a=1..400:1", "b=1..400:1"],
+    ],
+)
+def test_an_axis_that_says_nothing_is_refused_with_the_way_out(texts):
+    with pytest.raises(BadInput) as caught:
+        axes_of(texts)
+    assert all(problem.help for problem in caught.value.problems)
+
+
+def test_every_point_is_what_a_single_fit_answers(sweep):
+    assert len(sweep.rows) == sweep.asked == 18
+    for row in sweep.rows:
+        nodes, micro, drives = row.values
+        training = {**REQUEST.training, "micro_batch_size": int(micro)}
+        settings = (f"nodes={nodes}", f"tiers.nvme.drive_count={drives}")
+        single = REQUEST._replace(training=training, settings=settings)
+        if row.outcome is None:
+            with pytest.raises(BadInput) as caught:
+                answer_to(single)
+            assert set(row.refused) == {problem.message for problem in caught.value.problems}
+            continue
+        best = answer_to(single).best
+        assert row.outcome.plan == plan_object(best.plan)
+        assert row.outcome.step_time == best.step_time
+        assert row.outcome.time_per_token == best.time_per_token
+        assert (row.verdict, row.outcome.gpus) == (best.verdict, best.cluster.gpu_count)
+        assert row.outcome.flash_writes_per_token == pytest.approx(
+            best.flash_writes * best.gpus / best.tokens_per_step
+        )
+
+
+def test_a_contradictory_point_is_a_row_with_its_reason(sweep):
+    refused = [row for row in sweep.rows if row.values[0] == "3"]
+    assert {row.verdict for row in refused} == {"refused"}
+    assert all("cannot be split over 24 ranks" in row.refused[0] for row in refused)
+    assert all(row.outcome for row in sweep.rows if row not in refused)
+
+
+def test_processes_change_nothing(sweep):
+    assert swept(partial(posed, REQUEST), axes_of(VARIED), jobs=2) == sweep
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 4), min_size=1, max_size=40))
+def test_the_front_is_what_nothing_dominates(costs):
+    def dominates(one, other):
+        return all(a <= b for a, b in zip(one, other, strict=True)) and one != other
+
+    kept = front(costs)
+    undominated = {cost for cost in costs if not any(dominates(other, cost) for other in costs)}
+    assert {costs[place] for place in kept} == undominated
+    assert len(kept) == len(undominated)
+    assert all(costs.index(costs[place]) == place for place in kept)
+
+
+def test_marked_points_fit_and_none_of_the_sweep_beats_them(sweep):
+    def paid(outcome):
+        return (
+            outcome.time_per_token,
+            outcome.gpu_time_per_token,
+            outcome.gpus,
+            outcome.flash_writes_per_token,
+        )
+
+    assert sweep.front
+    for place in sweep.front:
+        here = paid(sweep.rows[place].outcome)
+        assert sweep.rows[place].verdict == "fits"
+        for row in sweep.rows:
+            if row.verdict == "fits":
+                there = paid(row.outcome)
+                assert there == here or any(a > b for a, b in zip(there, here, strict=True))
+
+
+def test_a_price_on_every_point_makes_the_front_count_dollars(tmp_path):
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "machine: dgx-a100-80g\nprice: {per_node_hour: 32 USD, source: a bill, date: 2026-01-01}\n"
+    )
+    request = REQUEST._replace(cluster=str(file))
+    priced = swept(partial(posed, request), axes_of(["nodes=1,2"]), jobs=1)
+    assert priced.priced
+    for row in priced.rows:
+        nodes = int(row.values[0])
+        assert row.outcome.dollars_per_token == pytest.approx(32 * nodes / 3600 * row.outcome.time_per_token)
+    mixed = swept(partial(posed, request), axes_of([f"cluster={file},dgx-h100"]), jobs=1)
+    assert not mixed.priced
+
+
+def test_an_interrupt_gives_the_points_that_there_are():
+    def interrupting(done, points):
+        if done == 5:
+            raise KeyboardInterrupt
+
+    found = swept(partial(posed, REQUEST), axes_of(VARIED), 1, interrupting)
+    assert (len(found.rows), found.asked, found.complete) == (5, 18, False)
+
+
+def test_the_document_is_as_its_schema_says_and_the_table_says_the_same(capsys):
+    told = json.loads(ziplan(capsys, *COMMAND, *flags(*VARIED), "--json").out)
+    jsonschema.validate(told, strict(SWEEP))
+    ran = ziplan(capsys, *COMMAND, *flags(*VARIED), "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(ran.out)))
+    assert [row["verdict"] for row in rows] == [point["verdict"] for point in told["points"]]
+    assert [row["on_front"] == "1" for row in rows] == [point["on_front"] for point in told["points"]]
+    for row, point in zip(rows, told["points"], strict=True):
+        assert {path: row[path] for path in point["values"]} == point["values"]
+        assert row["step_time_s"] == ("" if point["step_time_s"] is None else repr(point["step_time_s"]))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_the_text_keeps_its_width(width, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    ran = ziplan(capsys, *COMMAND, *flags(*VARIED))
+    assert ran.code == 0
+    assert max(map(len, ran.out.splitlines())) <= width
+    assert "cannot be split over 24 ranks" in " ".join(ran.out.split())
+    marked = [text for text in ran.out.splitlines() if text.startswith("* ") and "on the front" not in text]
+    shorter = ziplan(capsys, *COMMAND, *flags(*VARIED), "--front").out
+    assert all(text.split()[:4] in [s.split()[:4] for s in shorter.splitlines()] for text in marked)
+
+
+@pytest.mark.parametrize(
+    ("axis", "said"),
+    [
+        ("tiers.drm.capacity=1 TB", "unknown key `drm`"),
+        ("training.sequence_lenth=1,2", "unknown key"),
+        ("nodes=0", "whole number of at least 1"),
+        ("model=no-such", "no-such"),
+    ],
+)
+def test_a_question_that_no_point_answers_exits_2(axis, said, capsys):
+    ran = ziplan(capsys, *COMMAND, "--vary", axis)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_what_is_interrupted_is_told_and_exits_130(capsys, monkeypatch):
+    import ziplan.study.sweep as module
+
+    solve_point, calls = module.solve_point, []
+
+    def stopped(*point):
+        calls.append(point)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return solve_point(*point)
+
+    monkeypatch.setattr(module, "solve_point", stopped)
+    ran = ziplan(capsys, *COMMAND, *flags(*VARIED), "--jobs", "1", "--json")
+    told = json.loads(ran.out)
+    assert (ran.code, told["complete"], len(told["points"])) == (130, False, 2)

@@ -1,0 +1,147 @@
+"""`ziplan sweep`: every point of a grid of inputs, and which of them no other one beats."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ziplan.cli import options
+from ziplan.cli.inputs import Request, training_settings
+from ziplan.cli.output import save, show, width, write
+from ziplan.errors import ExitCode
+
+if TYPE_CHECKING:
+    from ziplan.report.sweep import Sweep
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+BETWEEN = 0.2
+"""Seconds between two words about progress."""
+
+
+class SweepFormat(str, Enum):
+    """Forms of a sweep."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+
+
+@app.command()
+def sweep(
+    model: options.ModelArgument,
+    cluster: options.ClusterArgument,
+    vary: Annotated[
+        list[str],
+        typer.Option(
+            "--vary",
+            metavar="PATH=VALUES",
+            help="A field and its values: nodes=1,2,4, training.micro_batch_size=1..64 (doubling), "
+            "tiers.nvme.drive_count=1..8:1. Repeatable.",
+            show_default=False,
+        ),
+    ],
+    runtime: options.RuntimeOption = "deepspeed",
+    set: options.SetOption = None,
+    sequence_length: options.SequenceLength = None,
+    global_batch_size: options.GlobalBatchSize = None,
+    micro_batch_size: options.MicroBatchSize = None,
+    accumulation_steps: options.AccumulationSteps = None,
+    precision: options.PrecisionOption = None,
+    checkpointing: options.CheckpointingOption = None,
+    attention: options.AttentionOption = None,
+    optimizer: options.OptimizerOption = None,
+    lora_rank: options.LoraRank = None,
+    lora_targets: options.LoraTargets = None,
+    companion: options.CompanionOption = None,
+    objective: options.ObjectiveOption = options.Objective.TIME,
+    allow_tiling: options.TilingOption = False,
+    front: Annotated[bool, typer.Option("--front", help="List the points on the front only.")] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs", min=1, max=1024, metavar="N", help="Processes. Default: by cores.", show_default=False
+        ),
+    ] = None,
+    json: options.JsonOption = False,
+    format: Annotated[
+        SweepFormat,
+        typer.Option(
+            "--format", envvar="ZIPLAN_FORMAT", help="Form of the answer. Default: text.", show_default=False
+        ),
+    ] = SweepFormat.TEXT,
+    output: options.OutputOption = None,
+) -> int:
+    """Solve every point of a grid of inputs, and mark those that no other one beats."""
+    from ziplan.cli.varied import posed
+    from ziplan.study.axes import axes_of
+    from ziplan.study.sweep import swept
+
+    training = training_settings(
+        sequence_length=sequence_length,
+        global_batch_size=global_batch_size,
+        micro_batch_size=micro_batch_size,
+        accumulation_steps=accumulation_steps,
+        precision=precision,
+        activation_checkpointing=checkpointing,
+        attention=attention,
+        optimizer=optimizer,
+        lora_rank=lora_rank,
+        lora_targets=lora_targets,
+    )
+    request = Request(
+        model=model,
+        cluster=cluster,
+        runtime=runtime,
+        settings=tuple(set or ()),
+        training=training,
+        companions=tuple(companion or ()),
+        objective=objective.value,
+        allow_tiling=allow_tiling,
+    )
+    axes = axes_of(vary)
+    found = swept(partial(posed, request), axes, jobs, progress_on_terminal())
+    _deliver(found, SweepFormat.JSON if json else format, output, front)
+    return ExitCode.OK if found.complete else ExitCode.INTERRUPTED
+
+
+def progress_on_terminal() -> Callable[[int, int], None]:
+    """What tells how far it is, its rate and the time left, on stderr where that is a terminal."""
+    if not (sys.stderr and sys.stderr.isatty()):
+        return lambda done, points: None
+    began = said = time.monotonic()
+
+    def tell(done: int, points: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said < BETWEEN and done < points:
+            return
+        said = now
+        rate = done / max(now - began, 1e-9)
+        words = f"{done:,} of {points:,} points, {rate:,.0f} a second, {(points - done) / rate:,.0f} s left"
+        sys.stderr.write(f"\r{words:<70}" if done < points else f"\r{'':<70}\r")
+        sys.stderr.flush()
+
+    return tell
+
+
+def _deliver(found: Sweep, form: SweepFormat, output: Path | None, only_front: bool) -> None:
+    if form is not SweepFormat.TEXT:
+        from ziplan.report.json import dumps
+        from ziplan.report.sweep_json import sweep_csv, sweep_document
+
+        text = dumps(sweep_document(found)) if form is SweepFormat.JSON else sweep_csv(found)
+        write(text) if output is None else save(output, text)
+        return
+    from ziplan.report.lines import plain
+    from ziplan.report.sweep_text import sweep_text
+
+    lines = sweep_text(found, width(), only_front)
+    show(lines) if output is None else save(output, plain(lines))
