@@ -19,7 +19,7 @@ def commands():
                 yield pytest.param(words, id=f"{page}: {words[0]}")
 
 
-@pytest.mark.parametrize("words", commands())
+@pytest.mark.parametrize("words", list(commands()))
 def test_a_documented_command_runs(words, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     ran = ziplan(capsys, *words)
