@@ -80,6 +80,14 @@ RECOMPUTES = {"ZP316"}
 """Where layers are recomputed."""
 
 RUNS = {
+    "gradients added up in fp32 on the host": {
+        PARAM: GONE,
+        f"{OPTIMIZER}": {"device": "cpu"},
+        "aio": GONE,
+        "gradient_accumulation_steps": 2,
+        "data_types.grad_accum_dtype": "fp32",
+        "zero_optimization.stage3_prefetch_bucket_size": 3_000_000,
+    },
     "all kept in DRAM, so prefetch is harmless": {
         "zero_optimization.stage3_prefetch_bucket_size": 4_000_000,
         f"{PARAM}.max_in_cpu": 1_000_000_000,
@@ -94,17 +102,21 @@ RUNS = {
 }
 
 
-def judged(folder, config, ranks, recomputes=False):
-    """The codes of errors that check finds."""
+def case_in(folder, config, ranks, recomputes=False):
+    """The config as check takes it."""
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text(json.dumps(MODEL))
     path = folder / "ds_config.json"
     path.write_text(json.dumps(config))
     training = {"sequence_length": TOKENS, "activation_checkpointing": "full" if recomputes else "none"}
     settings = (f"gpus_per_node={ranks}",)
-    case = case_of(
+    return case_of(
         path, Asked(Request(str(folder / "model"), "dgx-a100-80g", settings=settings, training=training))
     )
+
+
+def errors(case):
+    """The codes of errors that check finds."""
     assert case.plan is not None
     return {each.code for each in findings(case) if each.severity == "error"}
 
@@ -119,13 +131,20 @@ def trained(folder, config, ranks, recomputes=False):
 def test_dies_where_the_rule_fires(tmp_path, code):
     changes, ranks, said = DIES[code]
     config, recomputes = changed(TRAINS, changes), code in RECOMPUTES
-    assert judged(tmp_path, config, ranks, recomputes) == {code}
+    assert errors(case_in(tmp_path, config, ranks, recomputes)) == {code}
     with pytest.raises(EngineFailed, match=said):
         trained(tmp_path, config, ranks, recomputes)
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_runs_where_no_rule_fires(tmp_path, name):
+def test_runs_where_no_rule_fires_and_holds_what_is_predicted_of_its_settings(tmp_path, name):
     config = changed(TRAINS, RUNS[name])
-    assert not judged(tmp_path, config, 1)
-    assert len(trained(tmp_path, config, 1).losses) == 3
+    case = case_in(tmp_path, config, 1)
+    assert not errors(case)
+    done = trained(tmp_path, config, 1)
+    assert len(done.losses) == 3
+    read, written = case.estimate.traffic.get("nvme", (0.0, 0.0))
+    pinned = sum(line.low for line in case.lines("dram") if line.pinned)
+    assert sum(done.read_bytes.values()) == pytest.approx(read, rel=0.01)
+    assert sum(done.write_bytes.values()) == pytest.approx(written, rel=0.01)
+    assert sum(done.locked_bytes.values()) == pytest.approx(pinned, rel=0.01)

@@ -42,6 +42,14 @@ class Facts(shared.Facts):
         return self.shards.largest if self.stated is None else float(self.stated.offload_param.buffer_size)
 
     @cached_property
+    def swaps_params(self) -> float:
+        """1 where parameters have a swapper: also one whose parameters `max_in_cpu` keeps in DRAM."""
+        kept = (
+            self.stated is not None and self.stated.stage == 3 and self.stated.offload_param.device == "nvme"
+        )
+        return 1.0 if kept else where(self.params_on(self.nvme) > 0, 1.0, 0.0)
+
+    @cached_property
     def set_aside(self) -> float:
         """Elements of a rank that `max_in_cpu` pins for parameters on NVMe, and no sub-group fits into."""
         if self.stated is None or self.stated.stage < 3 or self.stated.offload_param.device != "nvme":

@@ -140,7 +140,8 @@ def _params(book: Ledger, f: Facts, host: str) -> None:
     """As zero.Init made them; what is trained is moved to a flat buffer, and its first place is kept."""
     on_host = f.params_on(host)
     moved = _held(f, "16-bit shards that are trained", f.trained_shards.owned, f.element, on_host)
-    first = _held(f, "16-bit shards", f.shards.owned, f.element, on_host)
+    # What has a swapper was written to files first, and is read into the flat buffer.
+    first = _held(f, "16-bit shards", f.shards.owned, f.element, on_host * (1 - f.swaps_params))
     tensors = f.ranks * float(sum(count for _, count, _ in f.workload.model.tensors))
     _pin(book, f, host, "parameters", moved, f.ranks, "offload_param.device")
     _pin(book, f, host, "parameters as first partitioned", first, tensors, "offload_param.device")
@@ -173,13 +174,13 @@ def _swap_buffers(book: Ledger, f: Facts, host: str) -> None:
         if f.cluster.node.memlock_limit is not None:
             book.add(name, MEMLOCK, RUNNING, amount / f.ranks, pinned=True, knob=f"ulimit -l, {knob}")
     unswapped = f.shards.owned - f.shards.swappable_params
-    small = _held(f, "16-bit shards too small to swap", unswapped, f.element, f.params_on(f.nvme))
+    small = _held(f, "16-bit shards too small to swap", unswapped, f.element, f.swaps_params)
     book.add("parameters that cannot swap", host, RUNNING, small, pinned=True, knob="aio.block_size")
 
 
 def _swappers(f: Facts) -> Iterator[tuple[str, float, str]]:
     """(name, bytes on one node, knob) of every buffer that NVMe is read into or written from."""
-    apply, plan, on_nvme = f.derivation.apply, f.plan, f.params_on(f.nvme)
+    apply, plan, on_nvme = f.derivation.apply, f.plan, where(f.params_on(f.nvme) > 0, 1.0, 0.0)
     states = apply(
         laws.optimizer_swap_buffer_bytes,
         "pinned buffers that optimizer state is swapped through",
@@ -196,7 +197,7 @@ def _swappers(f: Facts) -> Iterator[tuple[str, float, str]]:
         param_buffer_count=plan.param_buffer_count,
         param_buffer_params=f.param_buffer,
         param_bytes_per_param=f.element,
-        share=on_nvme,
+        share=f.swaps_params,
         ranks_per_instance=f.ranks,
     )
     yield "parameter swap buffers", read, "offload_param.buffer_size, buffer_count"

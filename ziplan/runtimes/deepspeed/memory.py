@@ -42,7 +42,7 @@ def _flash(book: Ledger, f: Facts) -> None:
         "parameter files",
         params=f.shards.swappable_params,
         state_bytes_per_param=f.element,
-        share=f.params_on(f.nvme),
+        share=f.swaps_params,
         ranks_per_instance=f.ranks,
     )
     book.add("parameter files", f.nvme, RUNNING, params, knob="offload_param.device")
