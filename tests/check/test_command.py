@@ -322,6 +322,17 @@ def test_other_forms_of_config(capsys, tmp_path):
     document, code = judged(capsys, arguments, *RUN[:4])
     assert (document["config"]["form"], document["verdict"], code) == ("arguments", "fits", 0)
     assert document["plan"]["activation_checkpointing"] == "full"
+    inner = [each for each in document["findings"] if each["path"].startswith(ZERO)]
+    assert inner
+    assert {each["file"] for each in inner} == {str(deepspeed)}
+    script = tmp_path / "train.sh"
+    script.write_text(
+        "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --per_device_train_batch_size 1 \\\n"
+        "  --gradient_accumulation_steps 8 --bf16 true --gradient_checkpointing true --learning_rate 1e-5\n"
+    )
+    document, code = judged(capsys, script, *RUN[:4])
+    assert (document["config"]["form"], document["verdict"], code) == ("command", "fits", 0)
+    assert "ZP206" in codes(document)
     accelerate = tmp_path / "accelerate.yaml"
     accelerate.write_text(
         "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n"

@@ -51,6 +51,9 @@ class Case:
     values: Mapping[str, Any] | None = None
     remarks: tuple[Remark, ...] = ()
     launch: Launch | None = None
+    inner: Document | None = None
+    """What the DeepSpeed config stands in, at `within`, where that is a file that `document` names."""
+    within: Path = ()
     other_plan: Plan | None = None
     """The plan under the other value of an input that nobody stated."""
     asked: Training | None = None
@@ -70,11 +73,18 @@ class Case:
         """Whether somebody else than ziplan wrote it."""
         return self.form != "plan"
 
-    def place(self, key: str, field: str) -> tuple[str, int, int]:
-        """(path, line, column) of a DeepSpeed key or a plan's field, whichever the file is made of."""
+    @property
+    def documents(self) -> tuple[tuple[Document, Path], ...]:
+        """The files that findings are about, each with where in it the config is."""
+        named = ((self.inner, self.within),) if self.inner is not None else ()
+        return (*named, (self.document, ()))
+
+    def place(self, key: str, field: str) -> tuple[str, str, int, int]:
+        """(file, path, line, column) of a DeepSpeed key or a plan's field, whichever the file is made of."""
         name = key if self.foreign else field
-        place = self.document.locate(steps(name), key=True)
-        return name, place.line, place.column
+        document, within = self.documents[0]
+        place = document.locate((*within, *steps(name)), key=True)
+        return document.name, name, place.line, place.column
 
     @cached_property
     def estimate(self) -> Estimate | None:

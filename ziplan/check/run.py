@@ -72,7 +72,7 @@ def findings(case: Case, rules: Iterable[Rule] = tuple(RULES.values())) -> list[
 
 
 def _finding(case: Case, rule: Rule, hit: Hit) -> Finding:
-    file, (path, line, column) = case.file, case.place(hit.key, hit.field)
+    file, path, line, column = case.place(hit.key, hit.field)
     if hit.file:
         file, path, line, column = hit.file, hit.key, hit.line, hit.column
     return Finding(

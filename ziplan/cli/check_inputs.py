@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ziplan.files import Document
     from ziplan.plan import Plan
     from ziplan.runtimes.deepspeed.reading.forms import Opened
-    from ziplan.runtimes.deepspeed.reading.read import Trainer
+    from ziplan.runtimes.deepspeed.reading.read import Reading, Trainer
     from ziplan.runtimes.deepspeed.reading.settings import Settings
     from ziplan.solve.problem import Problem
     from ziplan.workload.training import Training, Workload
@@ -42,7 +42,8 @@ def case_of(config: Path, asked: Asked) -> Case:
     from ziplan.runtimes.deepspeed.reading.forms import open_config
 
     opened = open_config(config)
-    launch = _launch(config, asked.launch)
+    # A command line in a file is what starts the run.
+    launch = _launch(config, asked.launch or (config if opened.form == "command" else None))
     if opened.form == "plan":
         return replace(_of_plan(opened.document, asked.request), launch=launch)
     return replace(_of_config(opened, asked, launch), launch=launch)
@@ -149,7 +150,7 @@ def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
         accumulation_steps=stated.accumulation_steps,
         precision=first.workload.precision,
     )
-    reading = read_config(opened, question)
+    reading = _seen_from_here(opened, read_config(opened, question))
     _enough_gpus(opened, reading.ranks, first)
     training = {**request.training, **_over(stated_training(reading), stated, launch)}
     recomputed = training.get("activation_checkpointing", stated.activation_checkpointing)
@@ -168,12 +169,26 @@ def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
         workload=workload,
         runtime=Configured(reading.settings) if reading.settings is not None else first.runtime,
         plan=settled.plan,
+        inner=reading.document,
+        within=reading.within,
         other_plan=_recomputed(settled.plan, workload) if reading.arguments is None else None,
         settings=reading.settings if settled.plan is not None else None,
         values=_settled_values(reading.config, float(reading.ranks)) if reading.settings else None,
         remarks=(*reading.remarks, *settled.remarks),
         asked=stated,
     )
+
+
+def _seen_from_here(opened: Opened, reading: Reading) -> Reading:
+    """The reading with files that another one names called as they are from where the check runs."""
+
+    def called(name: str) -> str:
+        beside = opened.path.parent / name
+        return str(beside) if name != opened.document.name and beside.exists() else name
+
+    if reading.document is not None:
+        reading.document.name = called(reading.document.name)
+    return replace(reading, remarks=tuple(each._replace(file=called(each.file)) for each in reading.remarks))
 
 
 def _recomputed(plan: Plan | None, workload: Workload) -> Plan | None:

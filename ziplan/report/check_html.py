@@ -72,7 +72,7 @@ def _finding(checked: Checked, finding: Finding) -> Iterator[str]:
     yield f"<h3>{severity} {finding.code} {_text(finding.title)}</h3>"
     yield f"<p>{_text(finding.message)}</p>"
     yield f"<p><code>{_text(place)}</code> <code>{_text(finding.path)}</code></p>"
-    source = excerpt(finding, checked.case.document)
+    source = excerpt(finding, checked.case)
     if source:
         yield "<pre>" + "\n".join(map(_text, source)) + "</pre>"
     if finding.fix:

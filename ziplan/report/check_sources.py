@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from ziplan.check.case import Case
 from ziplan.check.finding import Finding
-from ziplan.files import Document
 from ziplan.report.lines import visible
 
 WIDEST = 90
 
 
-def excerpt(finding: Finding, document: Document) -> list[str]:
-    """The source line with a caret; nothing where the file is another one, or the finding has no key."""
-    if finding.file != document.name or not finding.line or not finding.path:
-        return []
-    place = document.locate(tuple(finding.path.split(".")), key=True)
-    if (place.line, place.column) != (finding.line, finding.column):
+def excerpt(finding: Finding, case: Case) -> list[str]:
+    """The source line with a caret; nothing where the finding has no key, or its line is very long."""
+    places = [
+        document.locate((*within, *finding.path.split(".")), key=True)
+        for document, within in case.documents
+        if document.name == finding.file and finding.line and finding.path
+    ]
+    place = next(
+        (each for each in places if (each.line, each.column) == (finding.line, finding.column)), None
+    )
+    if place is None:
         return []
     text, number = place.text.rstrip(), str(place.line)
     if len(text) > WIDEST or not text.strip():

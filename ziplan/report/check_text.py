@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from ziplan.check.case import Case
 from ziplan.check.finding import SEVERITIES, Finding, Severity
 from ziplan.check.run import Checked
-from ziplan.files import Document
 from ziplan.report.check_sources import excerpt
 from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.page import Block, Paragraph, laid_out
@@ -25,7 +25,7 @@ def check_text(checked: Checked, width: int) -> list[Line]:
     case = checked.case
     lines = [*_headline(checked, width), line()]
     for finding in checked.findings:
-        lines += [*finding_lines(finding, case.document, width), line()]
+        lines += [*finding_lines(finding, case, width), line()]
     lines += laid_out(_numbers(checked, width), width, LONGEST)
     return [*lines, *_closing(checked, width)]
 
@@ -50,11 +50,11 @@ def _headline(checked: Checked, width: int) -> list[Line]:
     return [*first, styled]
 
 
-def finding_lines(finding: Finding, document: Document, width: int) -> list[Line]:
+def finding_lines(finding: Finding, case: Case, width: int) -> list[Line]:
     """One finding: its place, code and sentence, the source with a caret, and the remedy."""
     place = f"{finding.file}:{finding.line}:{finding.column}" if finding.line else finding.file
     head = Span(f"{finding.severity}[{finding.code}]", STYLES[finding.severity])
-    source = excerpt(finding, document)
+    source = excerpt(finding, case)
     lines = [line(head, f" {finding.title}"), *_indented(finding.message, width)]
     lines += [line(f"  --> {place}", f" ({finding.path})" if finding.path else "")]
     lines += [line(f"  {text}") for text in source]

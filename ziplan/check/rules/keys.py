@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from ziplan.check.case import Case
@@ -14,17 +15,31 @@ WHEN = {
 }
 
 
-def remarked(kind: str, about: str = "") -> Callable[[Case], Iterator[Hit]]:
-    """A rule's function: every remark of a kind, about a word if one is given, where the reader put it."""
+def remarked(kind: str) -> Callable[[Case], Iterator[Hit]]:
+    """A rule's function: every remark of a kind, where the reader put it."""
 
     def find(case: Case) -> Iterator[Hit]:
         for remark in case.remarks:
-            if remark.kind == kind and about in remark.message:
+            if remark.kind == kind:
                 message = remark.message + WHEN.get(remark.moment, "")
                 place = remark.file, remark.line, remark.column
                 yield Hit(message, remark.path, remark.path, remark.fix, None, *place)
 
     return find
+
+
+_REPLACED = re.compile(r"auto becomes (.*), from ")
+
+
+def replaced(case: Case) -> Iterator[Hit]:
+    """All values of auto that a trainer replaces, as one finding at the first of them."""
+    told = [(each, _REPLACED.search(each.message)) for each in case.remarks if each.kind == "derived"]
+    found = [(each, match[1]) for each, match in told if match is not None]
+    if found:
+        first = found[0][0]
+        values = ", ".join(f"{each.path} {value}" for each, value in found)
+        message = f"the trainer replaces auto {len(found)} times: {values}"
+        yield Hit(message, first.path, first.path, "", None, first.file, first.line, first.column)
 
 
 KEYS = (
@@ -73,7 +88,7 @@ KEYS = (
         "ZP305",
         "auto is replaced",
         "note",
-        remarked("derived", "auto"),
+        replaced,
         "The file leaves a value to the trainer; the finding says what it comes to.",
         "Nothing is wrong: it is told so that the number is seen.",
         '"train_batch_size": "auto" under the Trainer',
