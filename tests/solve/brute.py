@@ -8,7 +8,7 @@ from ziplan.estimate import estimate
 from ziplan.solve.enumerate import search_grid
 from ziplan.solve.problem import Problem
 
-FITS, TIGHT, LACKS = range(3)
+FITS, LACKS = 0, 100
 
 
 def one_by_one(problem: Problem, code_changes=False):
@@ -20,7 +20,10 @@ def one_by_one(problem: Problem, code_changes=False):
 
 
 def rank(answer):
-    return {"fits": FITS, "tight": TIGHT, "does_not_fit": LACKS}[answer.verdict]
+    """Plans that may fit are ranked by on how many tiers they are tight."""
+    if answer.verdict == "tight":
+        return len([tier for tier in answer.memory.values() if tier.high > tier.available])
+    return {"fits": FITS, "does_not_fit": LACKS}[answer.verdict]
 
 
 def cost(problem, answer):
@@ -35,28 +38,34 @@ def cost(problem, answer):
 def best_of_each_placement(problem: Problem, plans):
     """(rank, cost of the cheapest plan, place of the plan picked) of each placement, best first.
 
-    Placements within 2 % of the cheapest count as equal, and then the first listed leads.
+    Where the batch is free, the fewest accumulation steps within 5 % of the cheapest plan of all
+    lead; placements within 2 % of each other then count as equal, and the first listed leads.
     """
     training = problem.workload.training
     free = training.global_batch_size is None and training.accumulation_steps is None
-    by_placement = {}
-    for place, answer in plans:
-        entry = (rank(answer), cost(problem, answer), place, answer.plan.accumulation_steps)
-        by_placement.setdefault(place[0], []).append(entry)
+    every = [(rank(a), cost(problem, a), place, a.plan.accumulation_steps) for place, a in plans]
+    top = min(entry[0] for entry in every)
+    limit = 1.05 * min(entry[1] for entry in every if entry[0] == top) if free and top != LACKS else None
     best = []
-    for entries in by_placement.values():
+    for placement in sorted({entry[2][0] for entry in every}):
+        entries = [entry for entry in every if entry[2][0] == placement]
         least = min(entry[0] for entry in entries)
         entries = [entry for entry in entries if entry[0] == least]
         cheapest = min(entry[1] for entry in entries)
-        if free and least != LACKS:
-            near = [entry for entry in entries if entry[1] <= 1.05 * cheapest]
+        if limit is not None and least != LACKS:
+            near = [e for e in entries if e[1] <= (limit if cheapest <= limit else 1.05 * cheapest)]
             fewest = min(entry[3] for entry in near)
             entries = [entry for entry in near if entry[3] == fewest]
-        best.append((least, cheapest, min(entry[:3] for entry in entries)[2]))
+        picked = min(entries, key=lambda entry: (entry[1], entry[2]))
+        best.append((least, picked[1], picked[2], picked[3], cheapest))
     best.sort()
-    if best[0][0] != LACKS:
-        near = [one for one in best if one[0] == best[0][0] and one[1] <= 1.02 * best[0][1]]
+    if top != LACKS:
+        among = [one for one in best if one[0] == top and (limit is None or one[1] <= limit)]
+        if limit is not None:
+            fewest = min(one[3] for one in among)
+            among = [one for one in among if one[3] == fewest]
+        near = [one for one in among if one[1] <= 1.02 * min(one[1] for one in among)]
         lead = min(near, key=lambda one: one[2])
         best.remove(lead)
         best.insert(0, lead)
-    return best
+    return [(least, cheapest, place) for least, _, place, _, cheapest in best]

@@ -146,7 +146,7 @@ def test_what_is_kept_of_a_search_answers_for_another_machine(tried, steps):
 @pytest.mark.parametrize("free", [True, False])
 def test_a_cost_that_nobody_knows_never_picks_a_plan_that_does_not_fit(free):
     """Where every plan that fits takes an unknown time, one of them is picked all the same."""
-    rank = np.array([2, 2, 0, 0], dtype=np.int8)
+    rank = np.array([search.DOES_NOT_FIT, search.DOES_NOT_FIT, 0, 0], dtype=np.int8)
     cost = np.array([0.1, 0.2, np.inf, np.inf])
-    picked = search._best(rank, cost, np.array([1.0, 1.0, 4.0, 2.0]), free)
+    picked = search._best(rank, cost, np.array([1.0, 1.0, 4.0, 2.0]), np.inf if free else None)
     assert (picked.rank, picked.place) == (0, (3 if free else 2,))

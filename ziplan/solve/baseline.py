@@ -11,7 +11,7 @@ from ziplan.laws.efficiency import gpus_for_plain_stage3
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes.runtime import PHASES
-from ziplan.solve.enumerate import DOES_NOT_FIT, solved
+from ziplan.solve.enumerate import DOES_NOT_FIT, NO_KNOWN_COST, solved
 from ziplan.solve.problem import Baseline, Problem
 
 STATES = (
@@ -96,6 +96,6 @@ def _step_time(problem: Problem, gpus: float, best: Estimate) -> tuple[float | N
         _, found = solved(larger)
     except BadInput:
         return None, None
-    if found[0].rank == DOES_NOT_FIT:
+    if found[0].rank == DOES_NOT_FIT or found[0].cost >= NO_KNOWN_COST:
         return None, None
     return found[0].paid * best.tokens_per_step, ranks

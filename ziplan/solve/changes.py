@@ -164,11 +164,12 @@ def _that_speed_it_up(problem: Problem, best: Estimate, survey: Survey) -> Itera
     """What twice of an outer tier, or of a link that the longest term crosses, would save."""
     # Compared at the same accumulation, so that what is saved is the change's doing.
     steps = best.plan.accumulation_steps if free_batch(problem.workload) else None
+    _, as_it_is = best_elsewhere(problem, survey, steps)
     for path, before, after, changed in _doubled(problem, best):
         rank, time_per_token = best_elsewhere(changed, survey, steps)
         if rank == DOES_NOT_FIT:
             continue
-        saved = 1 - time_per_token / best.time_per_token
+        saved = 1 - time_per_token / as_it_is
         if saved >= WORTH_SAYING:
             yield Change(path, before, after, f"{saved:.0%} less time per token")
 

@@ -21,7 +21,8 @@ KNEE = 1.05
 WEAR_WEIGHT = 1e6
 """Seconds that a byte written to flash counts for: enough that time decides among equal wear only."""
 
-FITS, TIGHT, DOES_NOT_FIT = 0, 1, 2
+FITS, TIGHT, DOES_NOT_FIT = 0, 1, 100
+"""How a plan fits; one that is tight on more tiers than one ranks that much below."""
 
 WORTH_OFFLOADING = 1.02
 """Factor by which moving more off the GPU must win: less is simpler, and the difference within the error."""
@@ -33,14 +34,15 @@ NO_KNOWN_COST = 1e300
 class Candidate(NamedTuple):
     """The best plan of one placement: how it fits, what it costs, where in the grid it stands.
 
-    `cost` is that of the placement's cheapest plan, which placements are compared by; the plan
-    itself costs `paid`, up to `KNEE` times as much where it takes fewer accumulation steps.
+    `cost` is that of the placement's cheapest plan; the plan itself costs `paid`, more where it
+    takes fewer accumulation steps.
     """
 
     rank: int
     cost: float
     place: tuple[int, ...]
     paid: float
+    steps: float
 
 
 class Survey(NamedTuple):
@@ -73,10 +75,11 @@ def _pinned(axis: Axis, fixed: Mapping[str, Any]) -> Axis:
 def best_by_placement(problem: Problem, grid: Grid) -> list[Candidate]:
     """For each placement its best plan, best placement first.
 
-    A plan that surely fits beats one that may, which beats one that does not; then the
-    objective decides, among the last the least lacking share of a tier; then the order of
-    the axes, which lists what costs less elsewhere first. Of the placements that cost about
-    the same as the cheapest, the one that moves least off the GPU leads.
+    A plan that surely fits beats one that may, on fewer tiers rather than more, which beats one
+    that does not; then the objective decides, among the last the least lacking share of a tier;
+    then the order of the axes, which lists what costs less elsewhere first. Where the batch is
+    free, the fewest accumulation steps lead among the plans within `KNEE` of the cheapest of all.
+    Of the placements that then cost about the same, the one that moves least off the GPU leads.
     """
     rank = np.empty(grid.shape, dtype=np.int8)
     cost = np.empty(grid.shape)
@@ -91,27 +94,35 @@ def _best_of_each(problem: Problem, grid: Grid, rank: Any, cost: Any) -> list[Ca
     rank, cost, steps = (
         np.broadcast_to(each, grid.shape) for each in (rank, cost, grid.plans().accumulation_steps)
     )
-    free = free_batch(problem.workload)
+    best_rank = rank.min()
+    free = free_batch(problem.workload) and best_rank != DOES_NOT_FIT
+    # What a plan may cost for having fewer accumulation steps; nothing where the batch is given.
+    limit = KNEE * float(cost[rank == best_rank].min()) if free else None
     found = []
     for placement in range(grid.shape[0]):
-        best = _best(rank[placement], cost[placement], steps[placement], free)
-        found.append(Candidate(best.rank, best.cost, (placement, *best.place), best.paid))
-    return _least_offloaded_first(sorted(found, key=lambda c: (c.rank, c.cost, c.place)))
+        best = _best(rank[placement], cost[placement], steps[placement], limit)
+        found.append(best._replace(place=(placement, *best.place)))
+    return _least_offloaded_first(sorted(found, key=lambda c: (c.rank, c.paid, c.place)), limit)
 
 
-def _least_offloaded_first(found: list[Candidate]) -> list[Candidate]:
+def _least_offloaded_first(found: list[Candidate], limit: float | None) -> list[Candidate]:
     """Placements are listed with the least offloaded first, so the earliest of those that tie leads."""
-    first = found[0]
-    if first.rank == DOES_NOT_FIT:
+    if found[0].rank == DOES_NOT_FIT:
         return found
-    ties = [c for c in found if c.rank == first.rank and c.cost <= WORTH_OFFLOADING * first.cost]
-    lead = min(ties, key=lambda c: c.place)
+    ties = [c for c in found if c.rank == found[0].rank]
+    if limit is not None:
+        near = [c for c in ties if c.paid <= limit]
+        fewest = min(c.steps for c in near)
+        ties = [c for c in near if c.steps == fewest]
+    cheapest = min(c.paid for c in ties)
+    lead = min((c for c in ties if c.paid <= WORTH_OFFLOADING * cheapest), key=lambda c: c.place)
     return [lead, *(c for c in found if c is not lead)]
 
 
 def scores(problem: Problem, answer: Estimate) -> tuple[Any, Any]:
     """(how it fits, cost) of every plan that an estimate is of."""
-    rank = np.where(answer.fits, FITS, np.where(answer.may_fit, TIGHT, DOES_NOT_FIT))
+    short: Any = sum(1 * (tier.high > tier.available) for tier in answer.memory.values())
+    rank = np.where(answer.fits, FITS, np.where(answer.may_fit, TIGHT - 1 + short, DOES_NOT_FIT))
     cost: Any = objective(problem, answer)
     known = np.where(np.isnan(cost), NO_KNOWN_COST, cost)
     return rank, np.where(rank == DOES_NOT_FIT, answer.overflow, known)
@@ -156,13 +167,17 @@ def free_batch(workload: Workload) -> bool:
     return training.global_batch_size is None and training.accumulation_steps is None
 
 
-def _best(rank: Any, cost: Any, steps: Any, free_batch: bool) -> Candidate:
-    """The best plan of a placement; a cost may be infinite, where a rate is not known."""
+def _best(rank: Any, cost: Any, steps: Any, limit: float | None) -> Candidate:
+    """The best plan of a placement; a cost may be infinite, where a rate is not known.
+
+    With a `limit` on what it may cost, its fewest accumulation steps; a placement that is
+    dearer anyway is held to its own cheapest.
+    """
     among = np.flatnonzero(rank == rank.min())
     costs = cost.flat[among]
     least = float(costs.min())
-    if free_batch and rank.min() != DOES_NOT_FIT:
-        near = costs <= KNEE * least
+    if limit is not None and rank.min() != DOES_NOT_FIT:
+        near = costs <= (limit if least <= limit else KNEE * least)
         among, costs = among[near], costs[near]
         counts = steps.flat[among]
         fewest = counts == counts.min()
@@ -170,7 +185,8 @@ def _best(rank: Any, cost: Any, steps: Any, free_batch: bool) -> Candidate:
     chosen = int(costs.argmin())
     place = np.unravel_index(int(among[chosen]), rank.shape)
     where_it_stands = tuple(int(index) for index in place)
-    return Candidate(int(rank.min()), least, where_it_stands, float(costs[chosen]))
+    fewest_steps = float(steps.flat[among[chosen]])
+    return Candidate(int(rank.min()), least, where_it_stands, float(costs[chosen]), fewest_steps)
 
 
 def surveyed(problem: Problem, code_changes: bool = False) -> Survey:

@@ -129,6 +129,8 @@ def _notes(best: Estimate, changed: bool) -> tuple[str, ...]:
             f"the fewest accumulation steps within {KNEE - 1:.0%} of the best throughput, at most "
             f"{MOST_TOKENS_PER_STEP:,} tokens a step"
         )
+        if best.tokens_per_step > MOST_TOKENS_PER_STEP:
+            why = "one sequence on each rank, the least that so many ranks take"
         if isnan(best.step_time):
             why = "the fewest accumulation steps, as no throughput is known"
         notes.append(f"global batch of {counted(sequences, 'sequence')} chosen by the solver: {why}")

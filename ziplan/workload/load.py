@@ -226,4 +226,7 @@ def _merged(stated: TrainingChoices, given: TrainingChoices) -> dict[str, Any]:
     values = {**stated.model_dump(exclude_unset=True), **given.model_dump(exclude_unset=True)}
     optimizers = (choices.optimizer.model_dump(exclude_unset=True) for choices in (stated, given))
     values["optimizer"] = {key: value for optimizer in optimizers for key, value in optimizer.items()}
+    if "loading" in values:
+        # Read already: quantities in it are numbers by now.
+        values["loading"] = given.loading if "loading" in given.model_fields_set else stated.loading
     return values

@@ -1,0 +1,58 @@
+"""Choices that a user can hold against what is listed beside them, on shipped machines."""
+
+import math
+
+import pytest
+
+from ziplan.hardware.profiles import load_cluster
+from ziplan.runtimes import RUNTIMES
+from ziplan.solve import Problem, solve
+from ziplan.solve.enumerate import WORTH_OFFLOADING
+from ziplan.workload.load import load_workload
+
+AT = {"sequence_length": 1024}
+
+
+def answered(model, machine, settings=(), **training):
+    cluster = load_cluster(machine, list(settings))
+    work = load_workload(model, {**AT, **training}, cluster.node.gpu.peak_flops_per_s)
+    return solve(Problem(cluster, work, RUNTIMES["deepspeed"]))
+
+
+@pytest.mark.parametrize(
+    ("model", "machine"), [("gemma-7b", "16x aws-p5e.48xlarge"), ("llama-3.1-8b", "dgx-a100-80g")]
+)
+def test_no_listed_plan_of_as_few_micro_steps_is_faster_than_ties_are(model, machine):
+    answer = answered(model, machine)
+    best = answer.best
+    for other in answer.alternatives:
+        if other.verdict == best.verdict and other.plan.accumulation_steps <= best.plan.accumulation_steps:
+            assert best.time_per_token <= WORTH_OFFLOADING * other.time_per_token * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("model", ["gpt2-xl", "gemma-7b"])
+def test_nothing_is_proposed_that_changes_nothing(model):
+    """What lives in GPU memory gains nothing from more host memory or more drives."""
+    answer = answered(model, "dgx-a100-80g")
+    assert answer.do_not_offload
+    assert not [change for change in answer.changes if change.path.startswith("tiers.")]
+
+
+def test_the_time_of_plain_stage_3_is_unknown_where_the_gpu_s_rate_is():
+    baseline = answered("llama-3.1-8b", "dgx-a100-80g", precision="fp32").baseline
+    assert baseline.step_time is None or (math.isfinite(baseline.step_time) and baseline.step_time < 1e9)
+
+
+def test_a_tier_that_can_only_be_tight_lets_no_other_overrun():
+    best = answered("llama-3.1-8b", "dgx-a100-80g", [("memory_limit", "64 GB")], sequence_length=4096).best
+    assert best.verdict == "tight"
+    tight = [name for name, tier in best.memory.items() if tier.high > tier.available]
+    assert len(tight) == 1
+
+
+def test_a_quantity_of_a_file_is_read_once(tmp_path):
+    model = tmp_path / "model.yaml"
+    model.write_text(
+        "model: llama-3.1-8b\ntraining: {sequence_length: 512, loading: {largest_file: 45 GB}}\n"
+    )
+    assert load_workload(str(model), {}).training.loading.largest_file == 45e9
