@@ -1,9 +1,10 @@
-"""JSON Schema of what helps to decide between several: `ziplan.sweep/1`."""
+"""JSON Schema of what helps to decide between several: `ziplan.sweep/1`, `ziplan.compare/1`."""
 
 from __future__ import annotations
 
 from ziplan.report.schemas import (
     COUNT,
+    NUMBER,
     PLAN,
     TEXT,
     TRUTH,
@@ -64,5 +65,38 @@ SWEEP = document(
     notes=some(TEXT),
 )
 
-DECIDING: dict[str, Schema] = {"sweep": SWEEP}
+BUDGET = record(time_s=UNKNOWABLE, gpu_time_s=UNKNOWABLE, usd=UNKNOWABLE)
+PLACE = or_null(COUNT)
+COMPARE = document(
+    "ziplan.compare/1",
+    model=TEXT,
+    budget_tokens=NUMBER,
+    options=some(
+        record(
+            name=TEXT,
+            changes=each(TEXT),
+            verdict={"enum": [*VERDICT["enum"], "refused"]},
+            refused=some(TEXT),
+            **OUTCOME,
+            budget=BUDGET,
+            price={
+                "anyOf": [record(node_hour_usd=NUMBER, source=TEXT, date=TEXT), {"type": "null"}],
+                "description": "null: none is stated",
+            },
+            offloads=TRUTH,
+            without_offload=record(gpu_count=PLACE, fits_here=TRUTH, timed_gpu_count=PLACE, budget=BUDGET),
+            frees=some(
+                record(what=TEXT, path=TEXT, before=TEXT, after=TEXT, saved_s=NUMBER, saved_share=NUMBER)
+            ),
+            changes_that_help=some(record(path=TEXT, before=TEXT, after=TEXT, effect=TEXT)),
+            advice=TEXT,
+        )
+    ),
+    fastest=PLACE,
+    cheapest=PLACE,
+    cheapest_by={"enum": ["usd", "gpu_time_s"]},
+    notes=some(TEXT),
+)
+
+DECIDING: dict[str, Schema] = {"sweep": SWEEP, "compare": COMPARE}
 """Name on the command line to the schema of the document."""

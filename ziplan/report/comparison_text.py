@@ -1,0 +1,199 @@
+"""A comparison on a terminal: options side by side, what binds each, whether to buy or to offload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import isinf
+from string import ascii_uppercase
+
+from ziplan.report.comparison import Budget, Comparison, Option
+from ziplan.report.lines import Line, Span, line, wrapped
+from ziplan.report.phrases import binding_words, money, shown
+from ziplan.report.sweep import Outcome
+from ziplan.report.table import GAP, Column, table
+from ziplan.report.text import VERDICTS
+from ziplan.solve.changes import WORTH_SAYING
+from ziplan.units import counted, show, show_duration
+
+DAY, HOUR = 86_400.0, 3600.0
+ALIKE = 0.02
+"""Share by which costs may differ and count as equal: the model tells no more."""
+MOST_RELIEFS = 3
+
+
+def comparison_text(found: Comparison, width: int) -> list[Line]:
+    """The whole answer."""
+    lines = wrapped(f"{found.model}: {counted(len(found.options), 'option')}, {budget_words(found)}", width)
+    for letter, option in lettered(found):
+        lines += wrapped(f"{letter}  {option.name}", width, indent="   ")
+    lines += [line(), *_tables(found, width), line()]
+    for letter, option in lettered(found):
+        for sentence in _said(option, found):
+            lines += wrapped(f"{letter}  {sentence}", width, indent="   ")
+    for sentence in _choices(found):
+        lines += wrapped(sentence, width)
+    return lines
+
+
+def lettered(found: Comparison) -> Iterator[tuple[str, Option]]:
+    """Options under letters, numbers beyond Z."""
+    for place, option in enumerate(found.options):
+        yield letter_of(place), option
+
+
+def letter_of(place: int) -> str:
+    """What an option is called in the tables."""
+    return ascii_uppercase[place] if place < len(ascii_uppercase) else str(place + 1)
+
+
+def budget_words(found: Comparison) -> str:
+    """The tokens that time and cost are for."""
+    return f"time and cost for {show(found.tokens, 'token')}"
+
+
+def _tables(found: Comparison, width: int) -> list[Line]:
+    """Rows of figures with an option a column, in as many tables as the width asks for."""
+    titles, cells = _cells(found)
+    first = max(map(len, titles))
+    lines: list[Line] = []
+    letters = [letter for letter, _ in lettered(found)]
+    columns = [Column(letter, cell) for letter, cell in zip(letters, cells, strict=True)]
+    while columns:
+        taken = [columns.pop(0)]
+        used = first + len(GAP) + taken[0].width
+        while columns and used + len(GAP) + columns[0].width <= width:
+            used += len(GAP) + columns[0].width
+            taken.append(columns.pop(0))
+        lines += [line()] * bool(lines) + table([Column("", titles, right=False), *taken], width)
+    return lines
+
+
+def _cells(found: Comparison) -> tuple[list[str], list[list[Span | str]]]:
+    """Titles of the rows, and for each option its cells."""
+    cost = "cost" if found.priced else "GPU-hours"
+    rows: dict[str, Callable[[Option], Span | str]] = {
+        "verdict": _verdict,
+        "GPUs": lambda each: f"{each.outcome.gpus:,}" if each.outcome else "-",
+        "step": lambda each: _timed(each, lambda outcome, _: shown(outcome.step_time, "s")),
+        "tokens a step": lambda each: _timed(each, lambda outcome, _: _short(outcome.tokens_per_step)),
+        "tokens a day": lambda each: _timed(each, lambda outcome, _: _short(outcome.tokens_per_s * DAY)),
+        "days": lambda each: _timed(each, lambda _, budget: show(budget.time / DAY, "1", 3)),
+        cost: lambda each: _timed(each, lambda _, budget: _paid(budget, found.priced)),
+        "GPUs, no offload": _plain_gpus,
+        "drives last": _lifetime,
+    }
+    return list(rows), [[cell(option) for cell in rows.values()] for option in found.options]
+
+
+def _verdict(option: Option) -> Span:
+    return Span(option.verdict.replace("_", " "), VERDICTS.get(option.verdict, "red"))
+
+
+def _timed(option: Option, figure: Callable[[Outcome, Budget], str]) -> str:
+    if option.outcome is None or option.budget is None:
+        return "-"
+    return figure(option.outcome, option.budget)
+
+
+def _short(tokens: float) -> str:
+    return show(tokens, "token", 3).replace("token", "").strip()
+
+
+def _paid(budget: Budget, priced: bool) -> str:
+    if priced and budget.dollars is not None:
+        return show(budget.dollars, "USD", 3)
+    return show(budget.gpu_time / HOUR, "1", 3)
+
+
+def _plain_gpus(option: Option) -> str:
+    if option.baseline is None:
+        return "-"
+    return "no number" if isinf(option.baseline.gpus) else f"{option.baseline.gpus:,.0f}"
+
+
+def _lifetime(option: Option) -> str:
+    if option.outcome is None or option.budget is None:
+        return "-"
+    if not option.outcome.flash_writes_per_token > 0:
+        return "unused"
+    known = option.outcome.drive_lifetime
+    return "unknown" if known is None else show_duration(known, 3)
+
+
+def _said(option: Option, found: Comparison) -> Iterator[str]:
+    """What binds an option, what frees it, and whether to buy GPUs in place of offloading."""
+    if option.outcome is None:
+        yield f"refused: {'; '.join(option.refused)}"
+        return
+    yield f"binds: {binding_words(option.outcome.binding)}{_frees(option)}"
+    if option.price is not None:
+        source = ", ".join(filter(None, (option.price.source, option.price.date))) or "source not stated"
+        yield f"price: {money(option.price.per_node_hour_usd)} per node and hour ({source})"
+    yield advice(option, found)
+
+
+def _frees(option: Option) -> str:
+    """What a little more of each thing saves of a step, most first; what would make it fit."""
+    if not option.reliefs:
+        fixes = [f"{each.path} from {each.before} to {each.after}: {each.effect}" for each in option.fixes]
+        return f"; {'; '.join(fixes[:MOST_RELIEFS])}" if fixes else ""
+    worth = [each for each in option.reliefs if each.share >= WORTH_SAYING][:MOST_RELIEFS]
+    if not worth:
+        tried = ", ".join(each.what for each in option.reliefs)
+        return f"; none of these saves {WORTH_SAYING:.0%} of a step: {tried}"
+    words = [f"{each.what} saves {shown(each.saved, 's')} a step ({each.share:.0%})" for each in worth]
+    return f"; {', '.join(words)}"
+
+
+def advice(option: Option, found: Comparison) -> str:
+    """Whether to buy more GPUs or to offload, with the numbers that say so."""
+    base, budget = option.baseline, option.budget
+    if base is None:
+        return ""
+    need = "no number of these GPUs holds it without offload"
+    if not isinf(base.gpus):
+        need = f"plain stage 3 needs {counted(base.gpus, 'GPU')}"
+    if option.verdict == "does_not_fit":
+        return f"it does not fit here; {need}"
+    if not option.offloads:
+        return "do not offload: everything fits in GPU memory, and that is fastest"
+    if budget is None:
+        return f"what offloading costs is unknown, as a rate is not stated; {need}"
+    here = f"offloading on {counted(option.outcome.gpus if option.outcome else 0, 'GPU')}"
+    takes = f"{here} takes {_words(budget, found.priced)}"
+    if option.plain is None:
+        return f"{takes}; {need}" + ("" if isinf(base.gpus) else ", whose time cannot be told")
+    if base.fits_here:
+        return f"{takes}; plain stage 3 fits here too and takes {_words(option.plain, found.priced)}"
+    gpus = counted(base.step_gpus or base.gpus, "GPU")
+    there = f"and on {gpus} takes {_words(option.plain, found.priced)}"
+    return f"{takes}; {need}, {there}: {_verdict_on(budget, option.plain)}"
+
+
+def _words(budget: Budget, priced: bool) -> str:
+    cost = _paid(budget, priced) + ("" if priced else " GPU-hours")
+    return f"{show(budget.time / DAY, '1', 3)} days and {cost}"
+
+
+def _verdict_on(here: Budget, plain: Budget) -> str:
+    """Which of the two costs less, and what the other one gives for it."""
+    ratio, faster = plain.gpu_time / here.gpu_time, here.time / plain.time
+    speed = f"{show(faster, '1', 2)} times as fast"
+    if ratio < 1 - ALIKE:
+        return f"buying the GPUs costs {1 - ratio:.0%} less for the tokens and is {speed}"
+    if ratio > 1 + ALIKE:
+        return f"offloading costs {1 - 1 / ratio:.0%} less for the tokens; buying is {speed}"
+    return f"both cost the same for the tokens; buying is {speed}"
+
+
+def _choices(found: Comparison) -> Iterator[str]:
+    """Which option is fastest and which costs least."""
+    if found.fastest is None or found.cheapest is None:
+        yield "none of them is known to fit"
+        return
+    measure = "dollars"
+    if not found.priced:
+        machines = {each.outcome.machine for each in found.options if each.outcome and each.usable}
+        differ = "; hours of different GPUs are different money" * (len(machines) > 1)
+        measure = f"GPU-hours (not every option has a price{differ})"
+    yield f"fastest: {letter_of(found.fastest)}; fewest {measure}: {letter_of(found.cheapest)}"
