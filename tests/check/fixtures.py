@@ -276,6 +276,10 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
         ],
         [config(CPU, {f"{OPTIMIZER}.super_offload": True}), config(CPU)],
     ),
+    "ZP323": (
+        [config(CPU, {"optimizer": {"type": "SGD", "params": {"lr": 0.1}}})],
+        [config(CPU), config({"optimizer": {"type": "SGD", "params": {"lr": 0.1}}})],
+    ),
     "ZP331": ([config(CPU, {f"{ZERO}.stage": 2})], [config(CPU)]),
     "ZP332": (
         [config({f"{ZERO}.stage": 2, OPTIMIZER: {"device": "nvme", "nvme_path": "/local_nvme"}})],

@@ -9,6 +9,7 @@ from ziplan.check.case import Case
 from ziplan.check.finding import Hit, Number, Rule
 from ziplan.check.rules.capacity import size
 from ziplan.check.rules.waits import LARGE_TERM, seconds, stepped
+from ziplan.runtimes.shared.facts import ELEMENT_BYTES
 
 CLOSE_MARGIN = 2.0
 """A margin that half the tokens, or half the ranks, would use up."""
@@ -131,7 +132,7 @@ def deep_prefetch(case: Case) -> Iterator[Hit]:
     memory = case.estimate.memory[case.gpu] if case.estimate is not None else None
     if line is None or memory is None or memory.high <= memory.available:
         return
-    layer = 2.0 * case.workload.model.largest_layer_params
+    layer = ELEMENT_BYTES[case.workload.precision] * case.workload.model.largest_layer_params
     excess = memory.high - memory.available
     if line.high <= 2 * layer or line.high < excess:
         return

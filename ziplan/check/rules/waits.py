@@ -51,9 +51,8 @@ def unbound_cores(case: Case) -> Iterator[Hit]:
         ranks = min(case.cluster.node.gpus_per_node, int(case.plan.dp_degree) if case.plan else 1)
         threads = f"OMP_NUM_THREADS={max(1, cores // ranks)}" if cores else "OMP_NUM_THREADS=cores / ranks"
         yield Hit(
-            f"{case.launch.name} neither binds ranks to cores nor sets OMP_NUM_THREADS: torchrun then "
-            "starts CPU Adam "
-            "with one thread",
+            f"{case.launch.name} neither binds ranks to cores nor sets OMP_NUM_THREADS: CPU Adam gets one "
+            "thread under torchrun, and all cores for every rank under deepspeed",
             key="zero_optimization.offload_optimizer",
             field="placement.optimizer",
             fix=f"deepspeed --bind_cores_to_rank, or export {threads}",
