@@ -16,6 +16,7 @@ from ziplan.runtimes.deepspeed.huggingface import trainer_arguments, trainer_ref
 from ziplan.runtimes.deepspeed.knobs import AIO, PERSISTENCE_THRESHOLD
 from ziplan.runtimes.deepspeed.launch import launch_files
 from ziplan.runtimes.deepspeed.space import refusals
+from ziplan.runtimes.deepspeed.twin_flow import ratio_of
 from ziplan.workload.load import LOSS_SCALE_POWER
 from ziplan.workload.training import Workload
 
@@ -171,9 +172,10 @@ def _offload(facts: Facts, nvme_path: str) -> dict[str, Any]:
     elif facts.optimizer_on(facts.host):
         section["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
         if facts.plan.zero_stage >= 3:
-            # DeepSpeed truncates (1 - ratio) x sub-groups: a hair less keeps the count that is meant.
             share = facts.optimizer_on(facts.host)
-            section["offload_optimizer"]["ratio"] = 1.0 if share >= 1 else round(share - 1e-6, 6)
+            section["offload_optimizer"]["ratio"] = ratio_of(
+                facts.workload.model, plan.dp_degree, plan.sub_group_params, share
+            )
     return section
 
 

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ziplan.laws.law import where
 from ziplan.runtimes.deepspeed.knobs import Knobs, knobs, on_medium, stated_knobs
 from ziplan.runtimes.deepspeed.optimizers import OPTIMIZERS, Supported
 from ziplan.runtimes.deepspeed.shards import Shards, largest_sub_group, shards, sub_group_count, swaps_states
+from ziplan.runtimes.deepspeed.twin_flow import whole_groups
 from ziplan.runtimes.shared import facts as shared
 from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES
 
@@ -124,6 +127,15 @@ class Facts(shared.Facts):
         return self.optimizer_bytes("update on the host", FP32_BYTES, state)
 
     @cached_property
+    def on_gpu_in_twin_flow(self) -> float:
+        """Bytes per parameter of what twin-flow keeps on the GPU: master weight, moments and gradient.
+
+        The gradient has a place of its own from the start (`stage3.py:initialize_optimizer_states`), and
+        is never let go where an optimizer is offloaded (`_release_sub_group`).
+        """
+        return self.gpu_master + self.gpu_moments + self.master
+
+    @cached_property
     def states(self) -> float:
         """Bytes that the optimizer keeps per parameter off the GPU: master weight and moments."""
         return self.master + self.moments
@@ -161,6 +173,25 @@ class Facts(shared.Facts):
 
     def optimizer_on(self, tier: str | None) -> float:
         """Fraction of the optimizer state on a tier; sub-groups too small to swap stay in DRAM."""
+        if tier in (self.gpu, self.host) and np.any(self.twin_flow > 0):
+            mixed = self._share_of_twin_flow if tier == self.host else 1 - self._share_of_twin_flow
+            return where(self.twin_flow > 0, mixed, self._optimizer_as_placed(tier))
+        return self._optimizer_as_placed(tier)
+
+    @cached_property
+    def twin_flow(self) -> float:
+        """1 where the optimizer lives on the GPU and on the host (DeepSpeed's `ratio`)."""
+        homes = self.plan.placement.optimizer
+        on_gpu, on_host = on_medium(homes, self.gpu), on_medium(homes, self.host)
+        return where((on_gpu > 0) & (on_host > 0), self.stage3, 0.0)
+
+    @cached_property
+    def _share_of_twin_flow(self) -> float:
+        """What of the optimizer is on the host then: whole sub-groups, at least what is asked for."""
+        asked = on_medium(self.plan.placement.optimizer, self.host)
+        return whole_groups(self.workload.model, self.plan.dp_degree, self.plan.sub_group_params, asked)
+
+    def _optimizer_as_placed(self, tier: str | None) -> float:
         share = on_medium(self.plan.placement.optimizer, tier)
         swapped = on_medium(self.plan.placement.optimizer, self.nvme)
         if tier == self.nvme:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ziplan.laws.law import where
+from ziplan.laws.law import maximum, where
 from ziplan.laws.memory import held_bytes, sharded_bytes
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
@@ -91,6 +91,16 @@ def _gradients(book: Ledger, f: Facts) -> None:
         share=1 - f.optimizer_off_gpu,
     )
     book.add("gradient shard", f.gpu, RUNNING, f.stage3 * gradients, knob=knob)
+    placed = f.derivation.apply(
+        sharded_bytes,
+        "gradients, as the optimizer takes them, of the sub-groups that stay on the GPU",
+        params=f.trained,
+        state_bytes_per_param=f.master,
+        dp_degree=plan.dp_degree,
+        share=f.twin_flow * f.optimizer_on(f.gpu),
+        ranks_per_instance=1.0,
+    )
+    book.add("gradients of sub-groups on the GPU", f.gpu, RUNNING, placed, knob="offload_optimizer.ratio")
     below = (1 - f.stage3) * gradients
     book.add("gradients", f.gpu, ("backward", "step"), below, knob=knob)
     earlier = below * where(plan.accumulation_steps > 1, 1.0, 0.0)
@@ -152,11 +162,17 @@ def _persistent(model: Model, threshold: float) -> float:
 
 
 def _temporaries(f: Facts) -> tuple[float, float]:
-    """Bytes per stepped parameter, low and high; a kernel that is fused needs no square roots in memory."""
+    """Bytes per stepped parameter, low and high; a kernel that is fused needs no square roots in memory.
+
+    Twin-flow steps what is on the GPU with `torch.optim.AdamW` as it comes (`stage3.py:backup_optimizer`),
+    which is not fused.
+    """
     if f.workload.training.optimizer.kind != "adamw":
         return f.optimizer.temporaries
     fused = f.workload.training.optimizer.fused
-    return (0.0 if fused in (True, None) else f.master, 0.0 if fused else f.master)
+    unfused = f.twin_flow * f.master
+    low, high = (0.0 if fused in (True, None) else f.master, 0.0 if fused else f.master)
+    return maximum(low, unfused), maximum(high, unfused)
 
 
 def _step(book: Ledger, f: Facts) -> None:
@@ -168,7 +184,8 @@ def _step(book: Ledger, f: Facts) -> None:
         grad_bytes_per_param=f.element,
         # In the precision of the master weights; where that is its own it is no second one.
         fp32_bytes_per_param=where(f.master == f.element, 0.0, f.master),
-        share=where(f.optimizer_on(f.gpu) > 0, 1.0, 0.0),
+        # Where an optimizer is offloaded, what stays on the GPU has its gradient in its place.
+        share=where(f.optimizer_on(f.gpu) > 0, 1 - f.twin_flow, 0.0),
     )
     book.add("gradient of one sub-group", f.gpu, ("step",), gradient, knob="sub_group_size")
     low, high = _temporaries(f)
@@ -180,7 +197,7 @@ def _step(book: Ledger, f: Facts) -> None:
         share=where(f.optimizer_on(f.gpu) > 0, 1.0, 0.0),
         ranks_per_instance=1.0,
     )
-    least = temporary * low / high if high else temporary
+    least = temporary * low / maximum(high, 1.0)
     book.add(
         "temporary of the optimizer", f.gpu, ("step",), temporary, low=least, knob="training.optimizer.fused"
     )

@@ -10,13 +10,13 @@ import numpy as np
 
 from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
-from ziplan.laws.law import Derivation, ceil, maximum, minimum, where
+from ziplan.laws.law import Derivation, maximum, where
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.gpu import gpu_ledger
 from ziplan.runtimes.deepspeed.knobs import played
 from ziplan.runtimes.deepspeed.optimizers import bf16_refused, refused
-from ziplan.runtimes.deepspeed.shards import sub_group_count
+from ziplan.runtimes.deepspeed.twin_flow import whole_groups
 from ziplan.runtimes.runtime import RUNNING, Axis, Ledger
 from ziplan.workload.training import Workload
 
@@ -101,7 +101,7 @@ def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
     0.19.8 asserts in its second iteration when they are.
     """
     facts = Facts(Derivation(record=False), cluster, workload, plan)
-    if np.any(_mixed(facts)):
+    if np.any(facts.twin_flow):
         plan = replace(plan, placement=_share_of_host(facts))
         facts = replace(facts, plan=plan)
     on_nvme = facts.knobs.params_on_nvme
@@ -114,11 +114,6 @@ def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
     )
 
 
-def _mixed(facts: Facts) -> float:
-    """1 where the optimizer lives on the GPU and on the host (DeepSpeed's `ratio`)."""
-    return where((facts.optimizer_on(facts.gpu) > 0) & (facts.optimizer_on(facts.host) > 0), 1.0, 0.0)
-
-
 def _share_of_host(facts: Facts) -> Placement:
     """The placement with the smallest share of the optimizer on the host that the GPU's memory allows.
 
@@ -128,12 +123,11 @@ def _share_of_host(facts: Facts) -> Placement:
     placement, capacity = facts.plan.placement, facts.cluster.node.tiers[facts.gpu].capacity
     book = _gpu_of_the_job(facts)
     lacking = maximum(*(book.need(facts.gpu, phase)[1] for phase in RUNNING)) - capacity
-    whole = facts.states * facts.trained / facts.plan.dp_degree
-    groups = sub_group_count(facts.workload.model, facts.plan.dp_degree, facts.plan.sub_group_params)
+    whole = facts.on_gpu_in_twin_flow * facts.trained / facts.plan.dp_degree
     share = facts.optimizer_on(facts.host) + lacking / whole
-    stepped = maximum(1.0, minimum(ceil(share * groups), groups)) / groups
-    host = where(_mixed(facts) > 0, stepped, facts.optimizer_on(facts.host))
-    gpu = where(_mixed(facts) > 0, 1 - stepped, facts.optimizer_on(facts.gpu))
+    stepped = whole_groups(facts.workload.model, facts.plan.dp_degree, facts.plan.sub_group_params, share)
+    host = where(facts.twin_flow > 0, stepped, facts.optimizer_on(facts.host))
+    gpu = where(facts.twin_flow > 0, 1 - stepped, facts.optimizer_on(facts.gpu))
     assert facts.host
     homes = {**placement.optimizer, facts.host: host, facts.gpu: gpu}
     return replace(placement, grads=homes, optimizer=homes)

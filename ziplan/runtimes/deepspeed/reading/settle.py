@@ -14,6 +14,7 @@ from ziplan.runtimes.deepspeed.reading.remarks import Remark, RemarkKind
 from ziplan.runtimes.deepspeed.reading.settings import Settings
 from ziplan.runtimes.deepspeed.reading.unplanned import OPTIMIZERS
 from ziplan.runtimes.deepspeed.shards import sub_groups
+from ziplan.runtimes.deepspeed.twin_flow import share_on_host
 from ziplan.workload.training import Workload
 
 ARGUMENT_NAMES = {
@@ -167,7 +168,7 @@ def kept_in_cpu(groups: tuple[float, ...], max_in_cpu: float) -> float:
 def _optimizer_homes(
     reading: Reading, settings: Settings, cluster: Cluster, workload: Workload
 ) -> Mapping[str, float]:
-    """Where the optimizer lives; `ratio` leaves the first int((1 - ratio) x sub-groups) on the GPU."""
+    """Where the optimizer lives; `ratio` divides it in whole sub-groups."""
     node, offload = cluster.node, settings.offload_optimizer
     host, nvme = node.tier_of("dram"), node.tier_of("nvme")
     if offload.device == "none" or settings.stage == 0 or host is None:
@@ -176,9 +177,9 @@ def _optimizer_homes(
         return {nvme: 1.0}
     if settings.stage < 3:
         return {host: 1.0}
-    groups = sub_groups(workload.model, float(reading.ranks), float(settings.sub_group_size))
-    on_gpu = sum(groups[: int((1 - offload.ratio) * len(groups))]) / sum(groups)
-    return {tier: share for tier, share in ((node.gpu_tier, on_gpu), (host, 1 - on_gpu)) if share > 0}
+    sizes = float(reading.ranks), float(settings.sub_group_size)
+    there = share_on_host(workload.model, *sizes, offload.ratio)
+    return {tier: share for tier, share in ((node.gpu_tier, 1 - there), (host, there)) if share > 0}
 
 
 def _checkpointing(reading: Reading, workload: Workload) -> tuple[float, tuple[Remark, ...]]:
