@@ -7,6 +7,7 @@ from runtimes.drawn import with_tier
 from runtimes.toy import cluster, plan, toy, workload
 
 from ziplan.estimate import estimate
+from ziplan.estimate.residuals import RESIDUALS
 from ziplan.hardware.cluster import Price
 from ziplan.hardware.parts import Drive
 from ziplan.plan import Checkpointing
@@ -48,6 +49,27 @@ def test_a_step_costs_what_its_nodes_cost_while_it_runs():
     assert answer(machine, plan(dp_degree=8.0)).step_cost is None
     priced = answer(replace(machine, price=Price(36.0, "a contract", "2026-01-01")), plan(dp_degree=8.0))
     assert priced.step_cost == pytest.approx(2 * 36.0 / 3600 * priced.step_time)
+
+
+def test_the_interval_is_no_narrower_than_what_assumed_rates_leave_open(monkeypatch):
+    """3.33e9 updates a second are assumed, 1.82e9 to 10.4e9; the published range alone is narrower."""
+    monkeypatch.setitem(RESIDUALS, "ideal", {"optimizer on the host": (12, 0.9, 1.2)})
+    node = cluster().node
+    cpu = node.cpu.model_copy(update={"adam_params_per_s": None})
+    blind = with_tier(
+        replace(cluster(), node=node.model_copy(update={"cpu": cpu})), "dram", read_bandwidth=None
+    )
+    one = answer(blind, plan("hbm", "dram"))
+    update, rest = one.terms["CPU optimizer"], one.step_time - one.terms["CPU optimizer"]
+    low, high = (rest + update * 3.33 / end for end in (10.4, 1.82))
+    assert one.interval == pytest.approx((low / one.step_time, high / one.step_time))
+    assert low < 0.87 * one.step_time, "else this proves nothing"
+    assert "widened: assumed rates alone make it" in one.interval_source
+    known = answer(cluster(), plan("hbm", "dram"))
+    assert known.interval == pytest.approx((1 / 1.15, 1.2)), "nothing is assumed"
+    assert "widened" not in known.interval_source
+    assert known.interval_source.endswith("and at least a factor of 1.15 either way")
+    assert answer(blind, plan()).interval == answer(cluster(), plan()).interval, "no CPU optimizer, no matter"
 
 
 def test_without_tiles_the_widest_operator_stands_in_memory_once():

@@ -98,6 +98,31 @@ def test_the_article_s_numbers():
     assert node.links[node.network].bandwidth == 25e9
 
 
+@pytest.mark.parametrize(
+    ("name", "sockets", "channels", "rate"),
+    [
+        ("dgx-a100-80g", 2, 8, 3200),
+        ("dgx-h100", 2, 8, 4400),
+        ("dgx-h200", 2, 8, 4400),
+        ("aws-p4d.24xlarge", 2, 6, 2933),
+        ("aws-p5.48xlarge", 2, 8, 3200),
+        ("gcp-a2-ultragpu-8g", 2, 6, 2933),
+        ("azure-ndv2", 2, 6, 2666),
+        ("teraio-h100-nvl-x2", 2, 12, 4800),
+    ],
+)
+def test_host_memory_is_as_fast_as_its_channels(name, sockets, channels, rate):
+    node, provenance = load_node(name)
+    peak = sockets * channels * rate * 1e6 * 8
+    assert node.tiers["dram"].read_bandwidth == pytest.approx(peak, rel=1e-3)
+    assert "peak" in provenance["tiers.dram.read_bandwidth"].source
+
+
+def test_the_memory_of_unknown_processors_has_no_bandwidth():
+    for name in ("lambda-8x-a100-80g", "aws-g5.12xlarge", "rtx-3090-x8"):
+        assert load_node(name)[0].tiers["dram"].read_bandwidth is None
+
+
 def test_the_measured_rates_of_a_dgx_2():
     node, provenance = load_node("dgx-2")
     assert node.links["host"].bandwidth == 12e9

@@ -49,6 +49,19 @@ def test_every_tier_that_lacks_is_named():
     assert "does not fit, at least 100 GB too much for dram in backward (hbm lacks too)" in said
 
 
+@pytest.mark.parametrize(
+    ("published", "said"),
+    [
+        ((1.98, 2.47), "step      20 s (18 to 25 s; most runs of this kind took longer), "),
+        ((0.61, 0.96), "step      20 s (18 to 25 s; most runs of this kind took less), "),
+        ((0.97, 3.16), "step      20 s (18 to 25 s), "),
+    ],
+)
+def test_a_prediction_outside_the_published_range_says_so(published, said):
+    made = answer()
+    assert said in text(replace(made, best=replace(made.best, published=published)))
+
+
 def test_the_whole_answer():
     assert (
         text(answer())

@@ -322,12 +322,12 @@ def test_residuals_are_those_of_the_kind(monkeypatch):
     cluster = load_cluster("dgx-2")
     known = {"deepspeed": {fidelity.ON_GPU: (12, 0.9, 2.0), fidelity.NVME: (3, 0.95, 1.05)}}
     monkeypatch.setattr(fidelity, "RESIDUALS", known)
-    low, high, said = fidelity.residuals("deepspeed", cluster, _plan())
+    low, high, said, _ = fidelity.residuals("deepspeed", cluster, _plan())
     assert (low, high) == (1 / fidelity.NARROWEST, 2.0)
     assert said.startswith(
         "8 of 10 among 12 published runs of this kind (nothing offloaded) took 0.90 to 2.00"
     )
-    low, high, said = fidelity.residuals("deepspeed", cluster, _plan(params="nvme"))
+    low, high, said, _ = fidelity.residuals("deepspeed", cluster, _plan(params="nvme"))
     assert (low, high) == (1 / fidelity.NARROWEST, fidelity.NARROWEST)
     assert said.startswith("3 published runs")
 
@@ -336,7 +336,7 @@ def test_a_kind_with_too_few_runs_takes_those_of_the_runtime(monkeypatch):
     cluster = load_cluster("dgx-2")
     known = {"deepspeed": {fidelity.ON_GPU: (12, 0.9, 2.0), fidelity.NVME: (1, 0.5, 0.5)}}
     monkeypatch.setattr(fidelity, "RESIDUALS", known)
-    low, high, said = fidelity.residuals("deepspeed", cluster, _plan(params="nvme"))
+    low, high, said, _ = fidelity.residuals("deepspeed", cluster, _plan(params="nvme"))
     assert (low, high) == (0.5, 2.0)
     assert "13 published runs of deepspeed" in said
     assert "too few of this kind (NVMe)" in said

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 
 from ziplan.estimate.ceilings import limits, tier_tests
-from ziplan.estimate.fidelity import residuals
+from ziplan.estimate.fidelity import residuals, widened
 from ziplan.estimate.rates import Rates
 from ziplan.estimate.result import Assumption, Estimate, TierMemory
 from ziplan.hardware.cluster import Cluster
-from ziplan.hardware.rates import UNKNOWN
+from ziplan.hardware.rates import UNKNOWN, End
 from ziplan.laws.counts import step_flops, tokens_per_step
 from ziplan.laws.efficiency import step_cost
 from ziplan.laws.endurance import drive_lifetime
 from ziplan.laws.law import Derivation, maximum, where
-from ziplan.laws.optimizer import cpu_adam_time
 from ziplan.laws.traffic import compute_time, transfer_time
 from ziplan.plan import Plan
 from ziplan.runtimes.runtime import MEMLOCK, PHASES, Demand, Ledger, Runtime, Segment, total
@@ -161,7 +160,7 @@ def _demand_time(derivation: Derivation, rates: Rates, demand: Demand) -> float:
     if demand.resource == "gpu":
         return derivation.apply(compute_time, label, flops=demand.amount, sustained_flops_per_s=rate)
     if demand.resource == "cpu_optimizer":
-        return derivation.apply(cpu_adam_time, label, params=demand.amount, cpu_adam_params_per_s=rate)
+        return rates.update_time(derivation, label, demand.amount)
     return derivation.apply(transfer_time, label, bytes_moved=demand.amount, link_bandwidth=rate)
 
 
@@ -189,7 +188,8 @@ def _details(
     step_time: float,
 ) -> dict[str, Any]:
     """What is worked out for one plan only."""
-    low, high, source = residuals(runtime.NAME, cluster, plan)
+    published = residuals(runtime.NAME, cluster, plan)
+    low, high, source = widened(published, *_ends(cluster, workload, runtime, plan, segments, step_time))
     traffic = _traffic(segments)
     tests = tier_tests(derivation, cluster, workload, plan, rates)
     return {
@@ -201,9 +201,28 @@ def _details(
         "unknown": _unknown(rates, segments),
         "interval": (low, high),
         "interval_source": source,
+        "published": published.range,
         "drive_lifetime": _lifetime(derivation, cluster, traffic, rates.ranks_per_node, step_time),
         "step_cost": _cost(derivation, cluster, step_time),
     }
+
+
+def _ends(
+    cluster: Cluster,
+    workload: Workload,
+    runtime: Runtime,
+    plan: Plan,
+    segments: Sequence[Segment],
+    step_time: float,
+) -> tuple[float, float]:
+    """Factors on the step time with every assumed rate at its high end, and at its low end."""
+    silent = Derivation(record=False)
+
+    def step(end: End) -> float:
+        rates = Rates(silent, cluster, workload.precision, runtime, float(plan.dp_degree), end)
+        return total(_segment_time(silent, rates, segment) for segment in segments)
+
+    return step("high") / step_time, step("low") / step_time
 
 
 def _cost(derivation: Derivation, cluster: Cluster, step_time: float) -> float | None:

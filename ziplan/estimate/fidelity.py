@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ziplan.estimate.residuals import RESIDUALS
 from ziplan.hardware.cluster import Cluster
@@ -47,25 +49,48 @@ def _share(cluster: Cluster, state: Mapping[str, float], medium: str) -> float:
     return sum(part for tier, part in used if tier.medium == medium)
 
 
-def residuals(runtime: str, cluster: Cluster, plan: Plan) -> tuple[float, float, str]:
-    """(low factor, high factor, where they come from) for the step time of a plan."""
+class Published(NamedTuple):
+    """What published runs say of a step time: factors of its interval, in words, and the runs' own range."""
+
+    low: float
+    high: float
+    source: str
+    range: tuple[float, float] | None = None
+    """Measured over predicted; None where no run was compared."""
+
+
+def residuals(runtime: str, cluster: Cluster, plan: Plan) -> Published:
+    """The interval of a plan's step time as published runs of its kind give it."""
     kind = kind_of(cluster, plan)
     count, low, high = RESIDUALS.get(runtime, {}).get(kind, (0, 1.0, 1.0))
     if count >= FEWEST_RUNS:
-        return (*_widened(low, high), _sentence(count, f"runs of this kind ({kind})", low, high))
+        return _published(count, f"runs of this kind ({kind})", low, high)
     known = RESIDUALS.get(runtime, {}).values()
     if not known:
-        return (*UNCHECKED, "no published run of this runtime has been compared: a factor of two is assumed")
+        said = "no published run of this runtime has been compared: a factor of two is assumed"
+        return Published(*UNCHECKED, said)
     count = sum(each[0] for each in known)
     low, high = min(each[1] for each in known), max(each[2] for each in known)
-    said = _sentence(count, f"runs of {runtime}", low, high)
-    return (*_widened(low, high), f"{said}; too few of this kind ({kind}) to tell")
+    found = _published(count, f"runs of {runtime}", low, high)
+    return found._replace(source=f"{found.source}; too few of this kind ({kind}) to tell")
 
 
-def _widened(low: float, high: float) -> tuple[float, float]:
-    return min(low, 1 / NARROWEST), max(high, NARROWEST)
+def widened(published: Published, fastest: float, slowest: float) -> tuple[float, float, str]:
+    """(low factor, high factor, where they come from), no narrower than what assumed rates leave open.
+
+    `fastest` and `slowest` are factors on the step time with every assumed rate at its high and low end.
+    """
+    low, high = min(published.low, fastest), max(published.high, slowest)
+    if (low, high) == (published.low, published.high) or not (math.isfinite(low) and math.isfinite(high)):
+        return published.low, published.high, published.source
+    said = f"{published.source}; widened: assumed rates alone make it {fastest:.2f} to {slowest:.2f} times"
+    return low, high, said
 
 
-def _sentence(count: int, what: str, low: float, high: float) -> str:
+def _published(count: int, what: str, low: float, high: float) -> Published:
     of = "8 of 10 among " if count >= MANY_RUNS else ""
-    return f"{of}{count} published {what} took {low:.2f} to {high:.2f} times the prediction (ziplan validate)"
+    said = f"{of}{count} published {what} took {low:.2f} to {high:.2f} times the prediction (ziplan validate)"
+    ends = (min(low, 1 / NARROWEST), max(high, NARROWEST))
+    if ends != (low, high):
+        said += f", and at least a factor of {NARROWEST} either way"
+    return Published(*ends, said, (low, high))

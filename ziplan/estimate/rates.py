@@ -6,9 +6,11 @@ from ziplan.estimate.result import Assumption
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.node import Tier
 from ziplan.hardware.rates import (
+    ADAM_BYTES,
     OVER_THE_HOST,
     UNLIMITED,
     Assumed,
+    End,
     Rate,
     cpu_optimizer_rate,
     network_of,
@@ -17,6 +19,7 @@ from ziplan.hardware.rates import (
 )
 from ziplan.laws.contention import path_bandwidth, shared_link_bandwidth
 from ziplan.laws.law import Derivation
+from ziplan.laws.optimizer import cpu_adam_time, cpu_adam_time_by_bandwidth
 from ziplan.laws.partition import ring_bandwidth
 from ziplan.runtimes.runtime import Runtime
 from ziplan.units import Precision
@@ -29,8 +32,16 @@ class Rates:
     """
 
     def __init__(
-        self, derivation: Derivation, cluster: Cluster, precision: Precision, runtime: Runtime, ranks: float
+        self,
+        derivation: Derivation,
+        cluster: Cluster,
+        precision: Precision,
+        runtime: Runtime,
+        ranks: float,
+        end: End = "value",
     ) -> None:
+        self._end: End = end
+        self._dram_limited = False
         self._derivation, self._cluster, self._precision, self._runtime = (
             derivation,
             cluster,
@@ -69,7 +80,22 @@ class Rates:
             self._assume(rate.assumed)
         if rate.missing:
             self.unknown[resource] = rate.missing
-        return rate.value
+        if resource == "cpu_optimizer":
+            self._dram_limited = rate.dram_limited
+        return rate.value if rate.assumed is None else rate.assumed.at(self._end)
+
+    def update_time(self, derivation: Derivation, label: str, params: float) -> float:
+        """Seconds in which a node's processors update so many parameters, by the law that limits them."""
+        rate = self.of("cpu_optimizer")
+        if not self._dram_limited:
+            return derivation.apply(cpu_adam_time, label, params=params, cpu_adam_params_per_s=rate)
+        return derivation.apply(
+            cpu_adam_time_by_bandwidth,
+            label,
+            params=params,
+            optimizer_bytes_per_param=ADAM_BYTES,
+            dram_bandwidth=rate * ADAM_BYTES,
+        )
 
     def _gather(self) -> float:
         if self._gpus <= 1:

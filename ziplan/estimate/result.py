@@ -117,6 +117,8 @@ class Estimate:
     interval: tuple[float, float] = (1.0, 1.0)
     """Factors on `step_time` for its low and high end."""
     interval_source: str = ""
+    published: tuple[float, float] | None = None
+    """Measured over predicted step time of published runs like this one; None where there is none."""
     drive_lifetime: float | None = None
     """Seconds until the drives' endurance is used up; None where it is unknown or nothing is written."""
     step_cost: float | None = None

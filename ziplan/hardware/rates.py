@@ -5,11 +5,12 @@ Rates are those of one whole part (a GPU, a node's drives, a node's processors),
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.node import Node, Tier
+from ziplan.laws.optimizer import cpu_adam_time_by_bandwidth
 from ziplan.units import Precision
 
 ACHIEVABLE_SHARE = (0.64, 0.40, 0.75)
@@ -23,25 +24,42 @@ ACHIEVABLE_SOURCE = (
 ADAM_BYTES = 28.0
 """Bytes of DRAM traffic per parameter that the CPU optimizer updates."""
 
-DRAM_SHARE = 0.6
-"""Share of the memory's peak bandwidth that the CPU optimizer reaches.
+DRAM_SHARE = (0.43, 0.25, 0.57)
+"""Share of a node's theoretical DRAM bandwidth that the CPU optimizer reaches: (value, low, high).
 
-DGX-2's 10e9 parameters in 2.57 s (arXiv:2101.06840 table 4) are 109 GB/s of 256 GB/s, 0.43;
-two threads measured 79 GB/s on a small machine, near its bandwidth.
+Each is parameters per second x 28 B over sockets x channels x rate of a channel:
+DGX-2, 10e9 parameters in 2.57 s: 109 of 256 GB/s, 0.43 (arXiv:2101.06840 table 4);
+2 x Xeon Gold 6330, 32e9 in 9.6 s: 93 of 375.4 GB/s, 0.25 (https://github.com/ITcarrot/RoundPipe);
+Grace, 8e9 in 0.769 s: 291 of 512 GB/s, 0.57 (arXiv:2509.21271).
 """
 
-ADAM_BANDWIDTH = (36e9, 22e9, 51e9)
-"""Bytes per second that users' CPU optimizers were seen to move: (value, low, high)."""
+DRAM_SHARE_SOURCE = (
+    f"{DRAM_SHARE[0]:.0%} of the node's theoretical DRAM bandwidth at {ADAM_BYTES:.0f} bytes per parameter, "
+    "as on DGX-2 (arXiv:2101.06840 table 4); 25 % on 2 x Xeon Gold 6330 "
+    "(https://github.com/ITcarrot/RoundPipe), 57 % on Grace (arXiv:2509.21271)"
+)
+
+NODE_ADAM_RATE = (3.33e9, 1.82e9, 10.4e9)
+"""Parameters per second that the processors of a whole node update: (value, low, high).
+
+32e9 in 9.6 s on 2 x Xeon Gold 6330, the slowest of the published updates; a user's whole optimizer
+step, 72.7e9 over 4 nodes in 10 s; 8e9 in 0.769 s on Grace, the fastest.
+"""
 
 ADAM_SOURCE = (
-    "neither `cpu.adam_params_per_s` nor the DRAM bandwidth is stated: 22 to 51 GB/s at 28 bytes per "
-    "parameter, as users' step times give (https://github.com/deepspeedai/DeepSpeed/issues/6834 and 1635)"
+    "neither `cpu.adam_params_per_s` nor the DRAM bandwidth is stated: the slowest published update of a "
+    "node (2 x Xeon Gold 6330, https://github.com/ITcarrot/RoundPipe), between a user's whole optimizer step "
+    "(https://github.com/deepspeedai/DeepSpeed/issues/6834) and Grace (arXiv:2509.21271)"
 )
 
 UNLIMITED = float("inf")
 
 UNKNOWN = 0.0
 """The rate of what nobody has stated: whatever needs it has no known time."""
+
+
+End = Literal["value", "low", "high"]
+"""Which of an assumption's numbers is taken for what nobody stated."""
 
 
 class Assumed(NamedTuple):
@@ -54,6 +72,11 @@ class Assumed(NamedTuple):
     low: float | None = None
     high: float | None = None
 
+    def at(self, end: End) -> float:
+        """One end of its range; the value where that end is not known."""
+        found = {"value": self.value, "low": self.low, "high": self.high}[end]
+        return self.value if found is None else found
+
 
 class Rate(NamedTuple):
     """A rate; `assumed` where it was not stated, `missing` the path of the input where it is UNKNOWN."""
@@ -61,6 +84,8 @@ class Rate(NamedTuple):
     value: float
     assumed: Assumed | None = None
     missing: str = ""
+    dram_limited: bool = False
+    """Whether it is the CPU optimizer's and what limits it is DRAM, at ADAM_BYTES a parameter."""
 
 
 def _taken(name: str, value: float, unit: str, source: str, low: float | None, high: float | None) -> Rate:
@@ -95,14 +120,13 @@ def cpu_optimizer_rate(node: Node) -> Rate:
     bandwidth = node.tiers[host].read_bandwidth if host else None
     name, unit = "cpu.adam_params_per_s", "param/s"
     if bandwidth is None:
-        rate, low, high = (seen / ADAM_BYTES for seen in ADAM_BANDWIDTH)
+        rate, low, high = NODE_ADAM_RATE
         return _taken(name, rate, unit, ADAM_SOURCE, low, high)
-    peak = bandwidth / ADAM_BYTES
-    source = (
-        f"{DRAM_SHARE:.0%} of the DRAM bandwidth at {ADAM_BYTES:.0f} bytes per parameter "
-        "(0.43 on DGX-2, arXiv:2101.06840 table 4)"
+    at_peak = cpu_adam_time_by_bandwidth(
+        params=1.0, optimizer_bytes_per_param=ADAM_BYTES, dram_bandwidth=bandwidth
     )
-    return _taken(name, DRAM_SHARE * peak, unit, source, 0.3 * peak, peak)
+    rate, low, high = (share / at_peak for share in DRAM_SHARE)
+    return _taken(name, rate, unit, DRAM_SHARE_SOURCE, low, high)._replace(dram_limited=True)
 
 
 def tier_rate(name: str, tier: Tier, direction: str) -> Rate:

@@ -119,7 +119,7 @@ def _time(estimate: Estimate) -> list[Paragraph]:
         remedy = "".join(f"; --set {path}=VALUE does" for path in estimate.unknown[:1])
         return [Paragraph("step", f"unknown: nobody stated {wanted}{remedy}")]
     low, high = interval(estimate)
-    ends = f" ({spread(low, high, 's')})" if low < high else ""
+    ends = f" ({spread(low, high, 's')}{_leaning(estimate)})" if low < high else ""
     rates = (
         f"{shown(estimate.step_time, 's')}{ends}, {shown(estimate.tokens_per_s, 'token/s')}, "
         f"{shown(estimate.model_flops_per_s_per_gpu, 'FLOP/s')} per GPU (6P), "
@@ -132,6 +132,17 @@ def _time(estimate: Estimate) -> list[Paragraph]:
     aside = [Paragraph("", "without rollouts: the time of generating text is not modelled")]
     told = [Paragraph("step", rates), Paragraph("", "= " + " + ".join(parts))]
     return told + aside * bool(estimate.workload.companions)
+
+
+def _leaning(estimate: Estimate) -> str:
+    """Said where the range of published runs like this one lies above the prediction, or below it.
+
+    Rates, durations and costs are those of the prediction all the same.
+    """
+    low, high = estimate.published or (0.0, math.inf)
+    if low > 1:
+        return "; most runs of this kind took longer"
+    return "; most runs of this kind took less" if high < 1 else ""
 
 
 def _hidden(estimate: Estimate) -> list[Paragraph]:

@@ -74,7 +74,10 @@ def _of_tier(name: str) -> Iterable[str]:
 def unchecked(case: Case) -> Iterator[Hit]:
     """No published run of this kind stands behind the step time."""
     estimate = case.estimate
-    if estimate is not None and estimate.interval == UNCHECKED and math.isfinite(estimate.step_time):
+    if estimate is None or estimate.published is not None or not math.isfinite(estimate.step_time):
+        return
+    low, high = estimate.interval
+    if low <= UNCHECKED[0] and high >= UNCHECKED[1]:
         yield Hit(
             f"no published run of {case.runtime.NAME} has been held against a prediction like this one: the "
             "step time "
