@@ -33,6 +33,8 @@ def lora(rank, *targets):
         ("gpt2", 8, ("attn.c_attn",), 294_912),
         ("llama-3.1-8b", 16, EVERY_MATRIX, 41_943_040),
         ("llama-3.1-8b", 16, ("all-linear",), 41_943_040),
+        # Its router is no linear of PyTorch's, and its experts are stacked: attention alone has adapters.
+        ("mixtral-8x7b", 16, ("all-linear",), 13_631_488),
     ],
 )
 def test_adapters_have_as_many_parameters_as_peft_prints(name, rank, targets, params):
@@ -58,6 +60,41 @@ def test_adapters_are_the_modules_that_wrapping_a_real_model_makes(family):
     expected = sorted(n for n, count, _ in planned.trainable_tensors for _ in range(count))
     assert sizes
     assert sorted(sizes) == expected
+
+
+@pytest.mark.parametrize("family", sorted(SMALL))
+def test_every_linear_is_what_peft_finds_as_one(family):
+    """`all-linear` takes modules that are PyTorch's Linear or transformers' Conv1D (`peft/tuners`)."""
+    torch = pytest.importorskip("torch")
+    from transformers.pytorch_utils import Conv1D
+
+    found = set()
+    for name, module in hf_model(SMALL[family]).named_modules():
+        if isinstance(module, torch.nn.Linear | Conv1D):
+            found.add(name.rpartition(".")[2])
+    here = [o for o in built(SMALL[family]).operators if o.kind == "linear" and o.block]
+    assert {o.name.rpartition(".")[2] for o in here if not o.router and not o.shared_with} <= found
+    assert not {o.name.rpartition(".")[2] for o in here if o.router} & found
+
+
+def test_all_linear_says_what_it_leaves_out():
+    def notes(trainable):
+        return load_workload("mixtral-8x7b", {"sequence_length": 16, "trainable": trainable}, ("bf16",)).notes
+
+    every = notes({"lora_rank": 8, "targets": ["all-linear"]})
+    assert every[0].startswith("all-linear: no adapters beside mlp.gate, mlp.experts: ")
+    named = notes({"lora_rank": 8, "targets": ["q_proj"]})
+    assert not any("all-linear" in note for note in named)
+
+
+def test_a_rank_is_within_the_width_of_every_target():
+    model = shipped("llama-3.1-8b")
+    assert adapted(model, lora(1024, "k_proj")).trainable_params
+    said = r"lora_rank 1,025 is above 1,024, the width of self_attn.k_proj \(4,096 x 1,024\)"
+    with pytest.raises(ValueError, match=said):
+        adapted(model, lora(1025, "q_proj", "k_proj"))
+    # A gate of one output is a linear that PEFT takes at any rank.
+    assert adapted(shipped("qwen1.5-moe-a2.7b"), lora(16, "shared_expert_gate")).trainable_params
 
 
 def test_adapters_follow_their_linear_in_forward_and_in_sections():

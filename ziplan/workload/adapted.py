@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from ziplan.workload.gradients import LORA_A, LORA_B
 from ziplan.workload.model import Layer, Model, Operator
-from ziplan.workload.training import Adapters, Frozen, Trainable
+from ziplan.workload.training import ALL_LINEAR, Adapters, Frozen, Trainable
 
 
 def adapted(model: Model, trainable: Trainable) -> Model:
@@ -43,11 +43,14 @@ def _named(name: str, part: str) -> bool:
 def _with_adapters(model: Model, adapters: Adapters) -> Model:
     """Each target followed by its adapter: A (rank x in), then B (out x rank), neither with a bias."""
     rank = adapters.lora_rank
-    linears = [operator.name for operator in model.operators if operator.kind == "linear"]
-    targets = {o.name for o in model.operators if o.kind == "linear" and adapters.targeted(o)}
+    linears = [o for o in model.operators if o.kind == "linear" and not o.router]
     for target in adapters.named_targets:
-        if not any(_ends(name, target) for name in linears):
-            raise ValueError(_unknown("no linear", target, linears))
+        if not any(_ends(operator.name, target) for operator in linears):
+            raise ValueError(_unknown("no linear", target, (operator.name for operator in linears)))
+    targeted = [operator for operator in linears if adapters.targeted(operator)]
+    for operator in targeted:
+        _within(operator, rank)
+    targets = {operator.name for operator in targeted}
 
     def change(operator: Operator) -> Layer:
         base = replace(operator, trainable=False)
@@ -61,6 +64,26 @@ def _with_adapters(model: Model, adapters: Adapters) -> Model:
         )
 
     return changed(model, change)
+
+
+def _within(operator: Operator, rank: int) -> None:
+    """Refuse a rank that a target cannot have; a gate of one output has adapters of any."""
+    width = min(operator.in_features, operator.out_features)
+    if rank > width > 1:
+        sizes = f"{operator.in_features:,} x {operator.out_features:,}"
+        raise ValueError(f"lora_rank {rank:,} is above {width:,}, the width of {operator.name} ({sizes})")
+
+
+def notes_on(model: Model, trainable: Trainable) -> Iterator[str]:
+    """What adapters beside "every linear" leave out, as PEFT's `all-linear` does."""
+    if not isinstance(trainable, Adapters) or ALL_LINEAR not in trainable.targets:
+        return
+    left = [o.name for o in model.operators if o.block and (o.kind == "experts" or o.router)]
+    if left:
+        yield (
+            f"all-linear: no adapters beside {', '.join(left)}: stacked experts and routers of transformers "
+            "are no linears"
+        )
 
 
 def changed(model: Model, change: Callable[[Operator], Layer]) -> Model:

@@ -14,7 +14,7 @@ from ziplan.files import dotted, validate
 from ziplan.files.document import Path as Keys
 from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
 from ziplan.units import Precision
-from ziplan.workload.adapted import adapted
+from ziplan.workload.adapted import adapted, notes_on
 from ziplan.workload.kept import kept_bytes
 from ziplan.workload.model import Model
 from ziplan.workload.shapes import list_shapes
@@ -87,6 +87,7 @@ def _companions(
 
 def _notes(model: Model, training: Training, precision: Precision) -> Iterator[str]:
     """What the settings bring about that no plan shows."""
+    yield from notes_on(model, training.trainable)
     if 0 < model.trainable_params < model.params:
         yield "FLOP/s by 6P count gradients of frozen weights too, which nobody computes"
     if precision == "fp16":

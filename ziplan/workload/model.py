@@ -27,7 +27,8 @@ class Operator:
     module that computes with it directly, one tensor for each of `weights`.
 
     `trainable` is false where training leaves the weights as they are; one whose weight is
-    another's is trained when that one is.
+    another's is trained when that one is. `router` is true for a linear that transformers makes a
+    module of its own, and no `nn.Linear`: adapters find none there.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Operator:
     experts: int = 1
     active_share: float = 1.0
     trainable: bool = True
+    router: bool = False
 
     @cached_property
     def tensors(self) -> tuple[int, ...]:

@@ -83,6 +83,11 @@ def linear(name: str, inputs: int, outputs: int, bias: bool = False, tied_to: st
     return Operator(name, "linear", inputs, outputs, bias=bias, shared_with=tied_to)
 
 
+def router(name: str, inputs: int, experts: int, bias: bool = False) -> Operator:
+    """The choice of experts: a matrix product, in a module of transformers' own (`...TopKRouter`)."""
+    return Operator(name, "linear", inputs, experts, bias=bias, router=True)
+
+
 def norm(name: str, width: int, bias: bool = False) -> Operator:
     """A norm of `width` elements."""
     return Operator(name, "norm", width, width, bias=bias)

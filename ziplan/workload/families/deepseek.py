@@ -101,7 +101,7 @@ def _experts(fields: Fields, size: build.Sizes, mlp_bias: bool) -> Layer:
     chosen = build.chosen(fields, "num_experts_per_tok", "n_routed_experts", count)
     shared = fields.count("n_shared_experts") * middle
     return (
-        build.linear("mlp.gate", size.hidden, count),
+        build.router("mlp.gate", size.hidden, count),
         build.experts("mlp.experts", size.hidden, middle, count, chosen),
         *build.gated(size.hidden, shared, "mlp.shared_experts", mlp_bias),
     )

@@ -20,7 +20,7 @@ def _model(name: str, fields: Fields) -> Model:
         Operator("self_attn", "parameter", 1, size.heads, weights=((1, size.heads),)),
         *build.attention(size, fields.flag("attention_bias", True)),
         build.norm("post_attention_layernorm", size.hidden),
-        build.linear("mlp.router", size.hidden, count, bias=True),
+        build.router("mlp.router", size.hidden, count, bias=True),
         build.experts("mlp.experts", size.hidden, middle, count, chosen, bias=True),
     )
     tied = fields.flag("tie_word_embeddings", False)

@@ -25,7 +25,7 @@ def _model(family: str, name: str, fields: Fields) -> Model:
         build.norm("input_layernorm", size.hidden),
         *_attention(family, size, fields),
         build.norm("post_attention_layernorm", size.hidden),
-        build.linear(router, size.hidden, count),
+        build.router(router, size.hidden, count),
         build.experts(experts, size.hidden, fields.count("intermediate_size"), count, chosen),
     )
     tied, activation = fields.flag("tie_word_embeddings", False), fields.text("hidden_act", "silu")

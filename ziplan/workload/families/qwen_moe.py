@@ -42,7 +42,7 @@ def _attention(family: str, fields: Fields, size: build.Sizes) -> Layer:
 def _experts(family: str, fields: Fields, size: build.Sizes) -> Layer:
     count, middle = fields.count("num_experts"), fields.count("moe_intermediate_size")
     chosen = build.chosen(fields, "num_experts_per_tok", "num_experts", count)
-    router = build.linear("mlp.gate", size.hidden, count)
+    router = build.router("mlp.gate", size.hidden, count)
     experts = build.experts("mlp.experts", size.hidden, middle, count, chosen)
     if family == "qwen3_moe":
         return router, experts
