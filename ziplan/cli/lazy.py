@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "limits": "The three ceilings on a model's size, and the training time.",
     "sweep": "Every point of a grid of inputs, and those that no other one beats.",
     "compare": "Clusters side by side: time, cost, what binds, offload or buy.",
+    "diff": "What two plans or configs differ in, and what that changes.",
     "explain": "How a number comes about: the article's figures, or one law.",
     "validate": "Predictions held against measured runs, with the error of each.",
     "profiles": "Shipped machines and parts, each value with its source.",

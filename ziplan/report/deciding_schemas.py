@@ -1,4 +1,4 @@
-"""JSON Schema of what helps to decide between several: `ziplan.sweep/1`, `ziplan.compare/1`."""
+"""JSON Schema of what helps to decide between several: sweeps, comparisons, differences."""
 
 from __future__ import annotations
 
@@ -98,5 +98,37 @@ COMPARE = document(
     notes=some(TEXT),
 )
 
-DECIDING: dict[str, Schema] = {"sweep": SWEEP, "compare": COMPARE}
+VALUE: Schema = {"type": ["string", "number", "boolean", "null"], "description": "null: see notes"}
+PAIR: Schema = {
+    "anyOf": [record(before=TEXT, after=TEXT), {"type": "null"}],
+    "description": "null: the same, or not predicted",
+}
+ENTRY = record(path=TEXT, before=VALUE, after=VALUE)
+FILE = record(file=TEXT, form={"enum": ["deepspeed", "accelerate", "arguments", "command", "plan"]})
+DIFF = document(
+    "ziplan.diff/1",
+    same=TRUTH,
+    a=FILE,
+    b=FILE,
+    predicted=TRUTH,
+    verdict=PAIR,
+    binding=PAIR,
+    placement=some(ENTRY),
+    plan=some(ENTRY),
+    settings=some(ENTRY),
+    memory=some(
+        record(
+            tier=TEXT,
+            phase=TEXT,
+            before_low_bytes=NUMBER,
+            before_high_bytes=NUMBER,
+            after_low_bytes=NUMBER,
+            after_high_bytes=NUMBER,
+        )
+    ),
+    time=some(record(term=TEXT, before_s=UNKNOWABLE, after_s=UNKNOWABLE)),
+    notes=some(TEXT),
+)
+
+DECIDING: dict[str, Schema] = {"sweep": SWEEP, "compare": COMPARE, "diff": DIFF}
 """Name on the command line to the schema of the document."""

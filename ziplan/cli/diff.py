@@ -1,0 +1,110 @@
+"""`ziplan diff`: what two plans or configs differ in, and what that changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ziplan.cli import options
+from ziplan.cli.inputs import Request, training_settings
+from ziplan.cli.output import save, show, width, write
+from ziplan.errors import BadInput, ExitCode
+
+if TYPE_CHECKING:
+    from ziplan.report.difference import Difference
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="A B [MODEL CLUSTER]",
+        help="Two plans or configs; with a model and a cluster, what is predicted of them is compared too.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def diff(
+    inputs: Inputs,
+    set: options.SetOption = None,
+    sequence_length: options.SequenceLength = None,
+    micro_batch_size: options.MicroBatchSize = None,
+    accumulation_steps: options.AccumulationSteps = None,
+    precision: options.PrecisionOption = None,
+    checkpointing: options.CheckpointingOption = None,
+    attention: options.AttentionOption = None,
+    optimizer: options.OptimizerOption = None,
+    lora_rank: options.LoraRank = None,
+    lora_targets: options.LoraTargets = None,
+    companion: options.CompanionOption = None,
+    trainer: Annotated[
+        options.Trainer | None,
+        typer.Option(
+            "--trainer",
+            help="Who reads a DeepSpeed config. Default: the Trainer where sizes are auto.",
+            show_default=False,
+        ),
+    ] = None,
+    json: options.JsonOption = False,
+    format: options.FormatOption = options.Format.TEXT,
+    output: options.OutputOption = None,
+) -> int:
+    """Tell what differs between two plans (plan.yaml) or configs: exit 0 nothing, 1 something."""
+    training = training_settings(
+        sequence_length=sequence_length,
+        micro_batch_size=micro_batch_size,
+        accumulation_steps=accumulation_steps,
+        precision=precision,
+        activation_checkpointing=checkpointing,
+        attention=attention,
+        optimizer=optimizer,
+        lora_rank=lora_rank,
+        lora_targets=lora_targets,
+    )
+    from ziplan.cli.diff_inputs import sides, sides_on
+    from ziplan.study.diff import difference
+
+    files = [options.a_path(text) for text in inputs[:2]]
+    if len(inputs) == 4:
+        request = Request(
+            model=inputs[2],
+            cluster=inputs[3],
+            settings=tuple(set or ()),
+            training=training,
+            companions=tuple(companion or ()),
+        )
+        one, other = sides_on(files, request, trainer.value if trainer else None)
+    elif len(inputs) == 2:
+        if training or set or companion or trainer:
+            raise BadInput.of(
+                "flags about the training or the machine say nothing without MODEL and CLUSTER",
+                help="for example `ziplan diff a/plan.yaml b/plan.yaml llama-3.1-8b dgx-a100-80g`",
+            )
+        one, other = sides(files)
+    else:
+        raise BadInput.of(
+            f"expected A B or A B MODEL CLUSTER, not {len(inputs)} argument{'s' * (len(inputs) != 1)}",
+            help="for example `ziplan diff a/plan.yaml b/plan.yaml llama-3.1-8b dgx-a100-80g`",
+        )
+    found = difference(one, other)
+    _deliver(found, json or format is options.Format.JSON, output)
+    return ExitCode.OK if found.same else ExitCode.DOES_NOT_FIT
+
+
+def _deliver(found: Difference, as_json: bool, output: Path | None) -> None:
+    if as_json:
+        from ziplan.report.difference_json import diff_document
+        from ziplan.report.json import dumps
+
+        text = dumps(diff_document(found))
+        write(text) if output is None else save(output, text)
+        return
+    from ziplan.report.difference_text import difference_text
+    from ziplan.report.lines import plain
+
+    lines = difference_text(found, width())
+    show(lines) if output is None else save(output, plain(lines))
