@@ -6,6 +6,8 @@ ONE_GPU = "rtx-4090-desktop"
 SMALL = ("tiers.dram.capacity=128 GB",)
 HALF = ("tiers.dram.capacity=512 GB",)
 SHORT = {"sequence_length": 1024}
+SGD = {"optimizer": {"type": "SGD", "params": {"lr": 0.1}}}
+ALLOWED = {"zero_allow_untested_optimizer": True}
 KEPT = {"activation_checkpointing": "none"}
 ADAPTERS = {"trainable": {"lora_rank": 8, "targets": ["q_proj"]}}
 EXACT = {"pinned_rounding": False}
@@ -277,8 +279,12 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
         [config(CPU, {f"{OPTIMIZER}.super_offload": True}), config(CPU)],
     ),
     "ZP323": (
-        [config(CPU, {"optimizer": {"type": "SGD", "params": {"lr": 0.1}}})],
-        [config(CPU), config({"optimizer": {"type": "SGD", "params": {"lr": 0.1}}})],
+        [config(SGD), config(CPU, SGD), config({f"{ZERO}.stage": 1}, SGD)],
+        [config(CPU), config(SGD, ALLOWED), config({f"{ZERO}.stage": 0}, SGD)],
+    ),
+    "ZP324": (
+        [config(CPU, SGD, ALLOWED)],
+        [config(CPU), config(SGD, ALLOWED)],
     ),
     "ZP331": ([config(CPU, {f"{ZERO}.stage": 2})], [config(CPU)]),
     "ZP332": (

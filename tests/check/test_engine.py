@@ -75,6 +75,11 @@ DIES = {
     ),
     "ZP319": ({"zero_optimization.zero_hpz_partition_size": 2}, 2, "nvme"),
     "ZP320": ({f"{OPTIMIZER}.fast_init": True}, 1, "too small"),
+    "ZP323": (
+        {PARAM: GONE, OPTIMIZER: GONE, "aio": GONE, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}},
+        1,
+        "untested ZeRO Optimizer",
+    ),
 }
 RECOMPUTES = {"ZP316"}
 """Where layers are recomputed."""

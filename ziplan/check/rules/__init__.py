@@ -11,6 +11,7 @@ from ziplan.check.rules.gates import GATES
 from ziplan.check.rules.held import HELD
 from ziplan.check.rules.keys import KEYS
 from ziplan.check.rules.needless import NEEDLESS
+from ziplan.check.rules.optimizers import OPTIMIZERS
 from ziplan.check.rules.physics import PHYSICS
 from ziplan.check.rules.provenance import PROVENANCE
 from ziplan.check.rules.settings import SETTINGS
@@ -21,7 +22,7 @@ from ziplan.check.rules.waits import WAITS
 CHAPTERS = (
     *(CAPACITY, HELD, SWAPPING),
     *(STREAMING, WAITS, NEEDLESS),
-    *(KEYS, FATAL, SETTINGS),
+    *(KEYS, FATAL, OPTIMIZERS, SETTINGS),
     *(PHYSICS, PROVENANCE, GATES),
 )
 

@@ -219,21 +219,6 @@ def super_offload(case: Case) -> Iterator[Hit]:
         )
 
 
-def refused(case: Case) -> Iterator[Hit]:
-    """What DeepSpeed refuses of the plan when the engine is made, as its runtime here knows."""
-    if case.plan is None or not case.foreign:
-        return
-    # Master weights that cannot swap have a rule of their own.
-    told = any(bf16_master(case))
-    for reason in [] if told else case.runtime.refusals(case.cluster, case.workload, case.plan):
-        yield Hit(
-            reason,
-            key="optimizer.type" if "optimizer" in reason.lower() else ZERO,
-            field="placement.optimizer",
-            fix="AdamW or Lion where the optimizer is offloaded",
-        )
-
-
 FATAL = (
     Rule(
         "ZP311",
@@ -365,15 +350,5 @@ FATAL = (
         "Nothing refuses it when the config is read; it needs stage 3, the CPU and CUDA.",
         '"super_offload": true with "device": "nvme"',
         'Stage 3 and "device": "cpu".',
-    ),
-    Rule(
-        "ZP323",
-        "DeepSpeed refuses this optimizer here",
-        "error",
-        refused,
-        "The optimizer cannot run where the config puts its state, or in that precision.",
-        "Offload takes DeepSpeed's own optimizers for the CPU alone; others stop when the engine is made.",
-        '"optimizer": {"type": "SGD"} with "offload_optimizer": {"device": "cpu"}',
-        "AdamW or Lion, or the optimizer on the GPU.",
     ),
 )
