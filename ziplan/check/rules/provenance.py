@@ -74,7 +74,7 @@ def unchecked(case: Case) -> Iterator[Hit]:
     if estimate is None or estimate.published is not None or not math.isfinite(estimate.step_time):
         return
     yield Hit(
-        f"no published run of {case.runtime.NAME} has been held against a prediction: the step time may be off "
+        f"no published run of {case.runtime.NAME} has been held against a prediction: the step may be off "
         "by a factor of two",
         field="placement",
         key="zero_optimization",
