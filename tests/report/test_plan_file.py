@@ -7,7 +7,8 @@ from ziplan.errors import BadInput
 from ziplan.files import read
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.report.figures import placement_of
-from ziplan.report.plan_file import load_plan, plan_yaml, written_beside
+from ziplan.report.plan_file import differences, load_plan, plan_yaml, written_beside
+from ziplan.workload.load import load_workload
 
 OTHER = Plan(
     dp_degree=8,
@@ -60,3 +61,57 @@ def test_every_mistake_has_its_place(tmp_path):
         "zero_stage: 7",
         "optimizer: {dram: 0.75, hbm: 0.5}",
     ]
+
+
+PRECISIONS = ("bf16", "fp16", "fp32")
+LORA = {"trainable": {"lora_rank": 16, "targets": ["q_proj"]}}
+
+
+def asked(model="llama-3.1-8b", **training):
+    return load_workload(model, {"sequence_length": 2048, **training}, PRECISIONS)
+
+
+def recorded(tmp_path, workload):
+    path = tmp_path / "plan.yaml"
+    path.write_text(plan_yaml(plan(), "handmade", "a test", None, workload))
+    assert placement_of(load_plan(read(path))) == placement_of(plan())
+    return read(path)
+
+
+@pytest.mark.parametrize("training", [{}, LORA, {"trainable": {"frozen": ["embed_tokens"]}}])
+def test_the_training_that_a_plan_is_for_is_no_difference(tmp_path, training):
+    assert differences(recorded(tmp_path, asked(**training)), asked(**training)) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("made", "question", "said", "at"),
+    [
+        (asked(), asked("llama-3.1-70b"), "llama-3.1-8b of 8,030,261,248 parameters, not", "model"),
+        (
+            asked(**LORA),
+            asked(),
+            "trained parameters 4,194,304 ({lora_rank: 16, targets: [q_proj]}), not 8,030,261,248 (all)",
+            "trainable",
+        ),
+        (asked(), asked(precision="fp32"), "precision bf16, not fp32", "precision"),
+        (asked(), asked(optimizer={"kind": "lion"}), "optimizer adamw, not lion", "optimizer"),
+        (asked(), asked(master_precision="bf16"), "master_precision fp32, not bf16", "master_precision"),
+    ],
+)
+def test_other_training_is_told_at_its_place(tmp_path, made, question, said, at):
+    (wrong,), remarks = differences(recorded(tmp_path, made), question)
+    assert said in wrong.message
+    assert wrong.text.strip().startswith(f"{at}: ")
+    assert not remarks
+
+
+def test_another_sequence_length_is_remarked_on(tmp_path):
+    wrong, (remark,) = differences(recorded(tmp_path, asked()), asked(sequence_length=4096))
+    assert not wrong
+    assert remark.endswith("planned for sequences of 2,048 tokens, not 4,096")
+
+
+def test_a_plan_without_a_record_is_taken_for_what_is_asked(tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(plan_yaml(plan(), "handmade", "a test"))
+    assert differences(read(path), asked()) == ((), ())

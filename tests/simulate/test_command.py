@@ -171,3 +171,36 @@ def test_a_plan_that_does_not_fit_is_played_and_said_not_to(capsys, planned, tmp
     assert ran.code == 0
     assert "this plan does not fit (hbm" in " ".join(ran.out.split())
     assert json.loads(with_plan(capsys, changed, "--json").out)["estimate"]["verdict"] == "does_not_fit"
+
+
+def test_a_plan_of_adapters_is_no_plan_of_full_training(capsys, tmp_path):
+    lora = ("--lora-rank", "16")
+    asked = ("llama-3.1-8b", "rtx-4090-x4", "--sequence-length", "2048")
+    assert ziplan(capsys, "fit", *asked, *lora, "--out", tmp_path / "plan").code == 0
+    made = tmp_path / "plan" / "plan.yaml"
+    refused = ziplan(capsys, "simulate", made, *asked)
+    assert refused.code == 2
+    assert "trained parameters 41,943,040" in refused.err
+    played = ziplan(capsys, "simulate", made, *asked, *lora)
+    assert played.code == 0
+    assert "41.9 Mparam trained" in played.out
+    judged = ziplan(capsys, "check", made, *asked)
+    assert (judged.code, "trained parameters 41,943,040" in judged.err) == (2, True)
+
+
+def test_a_plan_of_another_model_is_refused(capsys, planned):
+    ran = ziplan(capsys, "simulate", planned, "qwen2.5-7b", "rtx-4090-x4", "--sequence-length", "2048")
+    assert ran.code == 2
+    assert re.search(r"plan.yaml:\d+:\d+: ZP010 the plan is for llama-3.1-8b of 8,030,261,248", ran.err)
+
+
+def test_other_sequences_are_warned_of(capsys, planned):
+    ran = ziplan(capsys, "simulate", planned, "llama-3.1-8b", "rtx-4090-x4", "--sequence-length", "1024")
+    assert ran.code == 0
+    assert "was planned for sequences of 2,048 tokens, not 1,024" in ran.err
+
+
+def test_several_models_are_refused_with_the_reason(capsys):
+    ran = ziplan(capsys, "simulate", *RUN, "--companion", "reference=llama-3.1-8b")
+    assert ran.code == 2
+    assert "several models in one job cannot be played yet" in ran.err

@@ -69,11 +69,16 @@ def _warned(problem: Problem) -> Problem:
 
 def _of_plan(document: Document, request: Request) -> Case:
     """A plan.yaml, judged under the runtime that it is for."""
-    from ziplan.report.plan_file import load_plan
+    from ziplan.report.plan_file import differences, load_plan
 
     plan = load_plan(document)
     runtime = document.data.get("runtime") or request.runtime
     problem = _warned(problem_of(request._replace(runtime=runtime)))
+    differing = differences(document, problem.workload)
+    if differing.wrong:
+        raise BadInput(*differing.wrong)
+    for remark in differing.remarks:
+        warn(remark)
     _suited(document, problem, plan)
     made = _made_settings(problem, plan) if problem.runtime.NAME == "deepspeed" else (None, None)
     return Case(

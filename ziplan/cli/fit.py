@@ -137,7 +137,7 @@ def _files(answer: Answer, out: Path | None, emitting: dict[str, str]) -> tuple[
         return {}, Written(why_not=str(error))
     about = f"{problem.workload.model.name} on {problem.cluster.label}, planned by ziplan"
     digests = {name: digest(text.encode()) for name, text in files.items()}
-    files[PLAN_FILE] = plan_yaml(best.plan, problem.runtime.NAME, about, digests)
+    files[PLAN_FILE] = plan_yaml(best.plan, problem.runtime.NAME, about, digests, problem.workload)
     if out is None:
         return files, Written(names=list(files))
     removed = write_plan(out, files)

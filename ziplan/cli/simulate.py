@@ -88,6 +88,10 @@ def simulate(
     precision: options.PrecisionOption = None,
     checkpointing: options.CheckpointingOption = None,
     attention: options.AttentionOption = None,
+    optimizer: options.OptimizerOption = None,
+    lora_rank: options.LoraRank = None,
+    lora_targets: options.LoraTargets = None,
+    companion: options.CompanionOption = None,
     slow: SlowOption = None,
     fetch: FetchOption = Fetch.STRIPED,
     stop_at_turn: TurnOption = False,
@@ -105,12 +109,25 @@ def simulate(
     }
     _refuse_beside_plan(plan_file, batch)
     training = training_settings(
-        sequence_length=sequence_length, precision=precision, attention=attention, **batch
+        sequence_length=sequence_length,
+        precision=precision,
+        attention=attention,
+        optimizer=optimizer,
+        lora_rank=lora_rank,
+        lora_targets=lora_targets,
+        **batch,
     )
     slowed = _slowed(slow or ())
     playing: dict[str, Any] = {"owner_broadcast": True} if fetch is Fetch.OWNER else {}
     playing |= {"over_the_turn": False} if stop_at_turn else {}
-    request = Request(model, cluster, runtime or _runtime_of(plan_file), tuple(set or ()), training)
+    request = Request(
+        model,
+        cluster,
+        runtime or _runtime_of(plan_file),
+        tuple(set or ()),
+        training,
+        companions=tuple(companion or ()),
+    )
     problem, plan = _planned(request, plan_file)
     told = _told(problem, plan, slowed, playing)
     if trace is not None:
@@ -166,10 +183,16 @@ def _planned(request: Request, plan_file: Path | None) -> tuple[Problem, Plan]:
         problem, plan = answer.problem, answer.best.plan
     else:
         from ziplan.files import read
-        from ziplan.report.plan_file import load_plan
+        from ziplan.report.plan_file import differences, load_plan
 
         # A runtime's own config has a reader of its own; a plan is what both end in.
-        plan, problem = load_plan(read(plan_file)), problem_of(request)
+        document = read(plan_file)
+        plan, problem = load_plan(document), problem_of(request)
+        differing = differences(document, problem.workload)
+        if differing.wrong:
+            raise BadInput(*differing.wrong)
+        for remark in differing.remarks:
+            warn(remark)
         for warning in problem.cluster.warnings:
             warn(warning)
         _suited(plan_file, problem, plan)

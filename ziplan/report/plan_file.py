@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ziplan.errors import Problem
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.report.json import plan_object
 
 if TYPE_CHECKING:
     from ziplan.files import Document
+    from ziplan.workload.training import Workload
 
 SCHEMA = "ziplan.plan/1"
 COMMENTS = {
@@ -23,16 +26,30 @@ COMMENTS = {
     "tile_count": "pieces that the widest operators run in",
     "sub_group_params": "parameters that one rank's optimizer updates at a time",
 }
+FOR = "the training that this is a plan for: another one is refused, but for its sequence length"
 BESIDE = "files that were written beside this one; another --out to this folder removes those it lacks"
 
 
-def plan_yaml(plan: Plan, runtime: str, about: str, files: Mapping[str, str] | None = None) -> str:
+def plan_yaml(
+    plan: Plan,
+    runtime: str,
+    about: str,
+    files: Mapping[str, str] | None = None,
+    workload: Workload | None = None,
+) -> str:
     """The text of a plan.yaml; `about` says what the plan is for, `files` has the digests of the others."""
     lines = [f"# {about}", f"schema: {SCHEMA}", f"runtime: {runtime}"]
     for key, value in plan_object(plan).items():
         if key in COMMENTS:
             lines.append(f"# {COMMENTS[key]}")
         lines += _placement(value) if key == "placement" else [f"{key}: {value}"]
+    if workload is not None:
+        told = planned_for(workload)
+        lines += [
+            f"# {FOR}",
+            "planned_for:",
+            *(f"  {key}: {json.dumps(value)}" for key, value in told.items()),
+        ]
     if files:
         lines += [f"# {BESIDE}", "files:", *(f"  {name}: {digest}" for name, digest in files.items())]
     return "\n".join(lines) + "\n"
@@ -53,10 +70,84 @@ def load_plan(document: Document) -> Plan:
     from ziplan.report.plan_record import PlanFile
 
     written = validate(document, PlanFile)
-    values: dict[str, Any] = written.model_dump(exclude={"schema_name", "runtime", "files"})
+    values: dict[str, Any] = written.model_dump(exclude={"schema_name", "runtime", "planned_for", "files"})
     values["placement"] = Placement(**values["placement"])
     values["activation_checkpointing"] = Checkpointing.named(values["activation_checkpointing"])
     return Plan(**values)
+
+
+def planned_for(workload: Workload) -> dict[str, Any]:
+    """What a plan.yaml records of the training that it was made for, under its keys."""
+    training, trained = workload.training, workload.training.trainable
+    return {
+        "model": workload.model.name,
+        "total_params": workload.model.params,
+        "trained_params": workload.trainable_params,
+        "sequence_length": training.sequence_length,
+        "precision": workload.precision,
+        "master_precision": training.master_precision,
+        "optimizer": training.optimizer.kind,
+        "trainable": trained if isinstance(trained, str) else trained.model_dump(mode="json"),
+    }
+
+
+class Differences(NamedTuple):
+    """How what is asked differs from what a plan was made for."""
+
+    wrong: tuple[Problem, ...] = ()
+    """What makes it no plan for that."""
+    remarks: tuple[str, ...] = ()
+
+
+def differences(document: Document, workload: Workload) -> Differences:
+    """What of the training that is asked for is not what a plan.yaml was made for; none without a record.
+
+    Another sequence length is a question of its own (does the plan hold there too?), and is remarked on.
+    """
+    from ziplan.files import validate
+    from ziplan.report.plan_record import PlanFile
+
+    written = validate(document, PlanFile).planned_for
+    if written is None:
+        return Differences()
+    recorded, asked = written.model_dump(mode="json"), planned_for(workload)
+    wrong = tuple(
+        document.problem(("planned_for", key), "ZP010", f"the plan is for {said}", remedy)
+        for key, said, remedy in _told_apart(recorded, asked)
+    )
+    before, now = recorded["sequence_length"], asked["sequence_length"]
+    if wrong or before == now:
+        return Differences(wrong)
+    remark = f"{document.name} was planned for sequences of {before:,} tokens, not {now:,}"
+    return Differences(remarks=(remark,))
+
+
+def _told_apart(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(key, what the plan is for and what is asked, what to do) of each difference that counts."""
+    if _own_params(recorded) != _own_params(asked):
+        one, other = (f"{each['model']} of {_own_params(each):,}" for each in (recorded, asked))
+        yield "model", f"{one} parameters, not {other}", "name that model, or plan this one"
+    elif recorded["trained_params"] != asked["trained_params"]:
+        one, other = (_trained(each) for each in (recorded, asked))
+        remedy = "say the same of what is trained, in model.yaml or by --lora-rank and --lora-targets"
+        yield "trainable", f"trained parameters {one}, not {other}", remedy
+    for key in ("precision", "master_precision", "optimizer"):
+        one, other = recorded[key], asked[key]
+        if one != other:
+            remedy = f"training.{key}: {one}" if key == "master_precision" else f"--{key} {one}"
+            yield key, f"{key} {one}, not {other}", remedy
+
+
+def _own_params(training: Mapping[str, Any]) -> int:
+    """Parameters of the model without adapters."""
+    trainable, params = training["trainable"], training["total_params"]
+    adapters = isinstance(trainable, dict) and "lora_rank" in trainable
+    return int(params - training["trained_params"] if adapters else params)
+
+
+def _trained(training: Mapping[str, Any]) -> str:
+    told = json.dumps(training["trainable"]).replace('"', "")
+    return f"{training['trained_params']:,} ({told})"
 
 
 def written_beside(document: Document) -> dict[str, str]:

@@ -6,6 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from ziplan.units import Precision
+from ziplan.workload.optimizers import OptimizerName
+from ziplan.workload.training import Trainable
+
 TOLERANCE = 1e-6
 """How far fractions may be from adding up to 1."""
 
@@ -37,6 +41,23 @@ class PlacementFile(BaseModel):
     checkpoints: Fractions
 
 
+class PlannedFor(BaseModel):
+    """The training that a plan was made for: what its bytes and times follow from, beside the plan."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    model: str
+    total_params: int = Field(ge=0)
+    trained_params: int = Field(ge=0)
+    """Parameters that have gradients and optimizer state."""
+    sequence_length: int = Field(ge=1)
+    """Tokens of a sequence."""
+    precision: Precision
+    master_precision: Literal["fp32", "bf16"] = "fp32"
+    optimizer: OptimizerName
+    trainable: Trainable = "all"
+
+
 class PlanFile(BaseModel):
     """A plan.yaml."""
 
@@ -57,5 +78,6 @@ class PlanFile(BaseModel):
     sub_group_params: float = Field(gt=0)
     param_buffer_count: int = Field(default=0, ge=0)
     optimizer_buffer_count: int = Field(default=0, ge=0)
+    planned_for: PlannedFor | None = None
     files: Annotated[dict[str, Digest], AfterValidator(_names)] = Field(default_factory=dict)
     """SHA-256 of each file that was written beside this one, by name."""
