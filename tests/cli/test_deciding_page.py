@@ -16,7 +16,7 @@ def commands():
         for text in re.findall(r"^\$ ziplan (.*)$", (ROOT / page).read_text(), re.M):
             words = shlex.split(text, comments=True)
             written = [word for word in words if word.endswith((".yaml", ".json"))]
-            if words[0] in DECIDING and all((ROOT / file).exists() for file in written):
+            if (words[0] in DECIDING or "--map" in words) and all((ROOT / file).exists() for file in written):
                 yield pytest.param(words, id=f"{page}: {words[0]}")
 
 

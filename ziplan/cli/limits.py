@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ziplan.cli import options
 from ziplan.cli.inputs import Request, answer_to, training_settings
 from ziplan.cli.output import save, show, width, write
+
+if TYPE_CHECKING:
+    from ziplan.report.margin_map import MarginMap
+    from ziplan.solve.problem import Answer
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -23,6 +28,10 @@ def limits(
     global_batch_size: options.GlobalBatchSize = None,
     precision: options.PrecisionOption = None,
     companion: options.CompanionOption = None,
+    map: Annotated[
+        bool,
+        typer.Option("--map", help="Where the tier that binds is hidden, over ranks and tokens per rank."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="As ziplan.limits/1.")] = False,
     output: options.OutputOption = None,
 ) -> None:
@@ -32,14 +41,31 @@ def limits(
     )
     request = Request(model, cluster, runtime, tuple(set or ()), training, tuple(companion or ()))
     answer = answer_to(request)
+    found = _map(request, answer) if map else None
     if json:
         from ziplan.report.json import dumps, limits_document
 
-        text = dumps(limits_document(answer))
+        document = limits_document(answer)
+        if found is not None:
+            from ziplan.report.margin_map import map_object
+
+            document["map"] = map_object(found)
+        text = dumps(document)
         write(text) if output is None else save(output, text)
         return
     from ziplan.report.limits import limits_text
     from ziplan.report.lines import plain
 
     lines = limits_text(answer, width())
+    if found is not None:
+        from ziplan.report.margin_map import map_text
+
+        lines += map_text(found, width())
     show(lines) if output is None else save(output, plain(lines))
+
+
+def _map(request: Request, answer: Answer) -> MarginMap:
+    from ziplan.cli.varied import posed
+    from ziplan.study.margin_map import margin_map
+
+    return margin_map(partial(posed, request), answer.problem, answer.best)

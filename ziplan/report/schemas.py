@@ -301,3 +301,13 @@ DOCUMENTS: dict[str, Schema] = {
     "validate": VALIDATE,
 }
 """Name on the command line to the schema of the document."""
+
+DOCUMENTS["limits"]["properties"]["map"] = {
+    **record(
+        tier=TEXT,
+        dp_degrees=some(COUNT),
+        tokens_per_rank_tokens=some(COUNT),
+        cells=some(some(record(verdict={"enum": [*VERDICT["enum"], "refused"]}, hiding_margin=UNKNOWABLE))),
+    ),
+    "description": "with --map only: a row for each number of tokens, a cell for each number of ranks",
+}
