@@ -92,8 +92,8 @@ def _legend(found: MarginMap) -> list[str]:
     told = [", ".join([*words, *here])]
     told.append(
         f"The margin is the article's: what a micro-step computes while {found.tier} streams the parameters "
-        "once for forward and once for backward, if everything overlaps. Half the tokens halve it, and so do half "
-        "the ranks, as far as each brings bandwidth of its own."
+        "once for forward and once for backward, if everything overlaps. Half the tokens halve it, "
+        "and so do half the ranks, as far as each brings bandwidth of its own."
     )
     mine = found.cells[found.here[0]][found.here[1]] if found.here else None
     if mine is not None and math.isfinite(mine.margin):

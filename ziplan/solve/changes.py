@@ -70,12 +70,12 @@ def _more_capacity(problem: Problem, name: str, tier: Tier, survey: Survey) -> I
         return
     if tier.drive is not None and tier.drive_count:
         count = ceil(need / (tier.capacity / tier.drive_count))
-        change = _drives(name, tier, count)
+        change = drives(name, tier, count)
     else:
         text = show(_rounded_up(need), "B")
         change = (f"tiers.{name}.capacity", show(tier.capacity, "B"), text, {"capacity": parse(text, "B")})
     path, before, after, update = change
-    if best_elsewhere(_with_tier(problem, name, **update), survey)[0] == FITS:
+    if best_elsewhere(with_tier(problem, name, **update), survey)[0] == FITS:
         yield Change(path, before, after, f"fits with {show(need, 'B')} of {name} per node")
 
 
@@ -89,7 +89,7 @@ TierChange = tuple[str, str, str, dict[str, float | None]]
 """Path, before, after, and the fields of the tier that change."""
 
 
-def _drives(name: str, tier: Tier, count: int) -> TierChange:
+def drives(name: str, tier: Tier, count: int) -> TierChange:
     """A tier with another number of its drives: what they give together grows with them."""
     factor = count / tier.drive_count
     update: dict[str, float | None] = {"drive_count": count}
@@ -99,14 +99,16 @@ def _drives(name: str, tier: Tier, count: int) -> TierChange:
     return f"tiers.{name}.drive_count", str(tier.drive_count), str(count), update
 
 
-def _with_node(problem: Problem, **update: Any) -> Problem:
+def with_node(problem: Problem, **update: Any) -> Problem:
+    """The problem with some fields of its nodes replaced."""
     cluster: Cluster = problem.cluster
     return replace(problem, cluster=replace(cluster, node=cluster.node.model_copy(update=update)))
 
 
-def _with_tier(problem: Problem, name: str, **update: float | None) -> Problem:
+def with_tier(problem: Problem, name: str, **update: float | None) -> Problem:
+    """The problem with some fields of one tier replaced."""
     tiers = problem.cluster.node.tiers
-    return _with_node(problem, tiers={**tiers, name: tiers[name].model_copy(update=update)})
+    return with_node(problem, tiers={**tiers, name: tiers[name].model_copy(update=update)})
 
 
 def _with_training(problem: Problem, **update: Any) -> Problem:
@@ -179,27 +181,27 @@ def _doubled(problem: Problem, best: Estimate) -> Iterator[tuple[str, str, str, 
     for name, tier in node.tiers.items():
         if tier.scope == "node":
             yield from _doubled_tier(problem, name, tier)
-    for name in _links_crossed(problem, best):
+    for name in links_crossed(problem, best):
         link = node.links[name]
         faster = {**node.links, name: link.model_copy(update={"bandwidth": 2 * link.bandwidth})}
         yield (
             f"links.{name}.bandwidth",
             show(link.bandwidth, "B/s"),
             show(2 * link.bandwidth, "B/s"),
-            _with_node(problem, links=faster),
+            with_node(problem, links=faster),
         )
 
 
 def _doubled_tier(problem: Problem, name: str, tier: Tier) -> Iterator[tuple[str, str, str, Problem]]:
     if tier.drive is not None and tier.drive_count:
-        path, before, after, update = _drives(name, tier, 2 * tier.drive_count)
+        path, before, after, update = drives(name, tier, 2 * tier.drive_count)
     else:
         path, before = f"tiers.{name}.capacity", show(tier.capacity, "B")
         after, update = show(2 * tier.capacity, "B"), {"capacity": 2 * tier.capacity}
-    yield path, before, after, _with_tier(problem, name, **update)
+    yield path, before, after, with_tier(problem, name, **update)
 
 
-def _links_crossed(problem: Problem, best: Estimate) -> tuple[str, ...]:
+def links_crossed(problem: Problem, best: Estimate) -> tuple[str, ...]:
     """Links on the way of the resource that the step waits for longest."""
     node, nodes = problem.cluster.node, problem.cluster.nodes
     resource = longest_wait(best)[0]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ziplan.errors import BadInput
 from ziplan.estimate import Estimate
-from ziplan.solve.changes import _drives, _links_crossed, _with_node, _with_tier
+from ziplan.solve.changes import drives, links_crossed, with_node, with_tier
 from ziplan.solve.enumerate import (
     DOES_NOT_FIT,
     best_elsewhere,
@@ -85,9 +85,9 @@ def _on_each_node(problem: Problem, best: Estimate) -> Iterator[_Purchase]:
     node = problem.cluster.node
     for name, tier in node.tiers.items():
         if tier.scope == "node" and tier.drive is not None and tier.drive_count:
-            path, before, after, update = _drives(name, tier, tier.drive_count + 1)
+            path, before, after, update = drives(name, tier, tier.drive_count + 1)
             yield _Purchase(
-                "one more drive per node", path, before, after, _with_tier(problem, name, **update)
+                "one more drive per node", path, before, after, with_tier(problem, name, **update)
             )
         elif tier.scope == "node":
             more = tier.capacity + MORE_MEMORY
@@ -96,9 +96,9 @@ def _on_each_node(problem: Problem, best: Estimate) -> Iterator[_Purchase]:
                 f"tiers.{name}.capacity",
                 show(tier.capacity, "B"),
                 show(more, "B"),
-                _with_tier(problem, name, capacity=more),
+                with_tier(problem, name, capacity=more),
             )
-    for name in _links_crossed(problem, best):
+    for name in links_crossed(problem, best):
         link = node.links[name]
         faster = {**node.links, name: link.model_copy(update={"bandwidth": 2 * link.bandwidth})}
         yield _Purchase(
@@ -106,7 +106,7 @@ def _on_each_node(problem: Problem, best: Estimate) -> Iterator[_Purchase]:
             f"links.{name}.bandwidth",
             show(link.bandwidth, "B/s"),
             show(2 * link.bandwidth, "B/s"),
-            _with_node(problem, links=faster),
+            with_node(problem, links=faster),
         )
 
 
