@@ -63,6 +63,8 @@ def test_values_of_an_axis(text, values):
         ["=1"],
         ["nodes=1,,2"],
         ["nodes=4..1"],
+        ["nodes=1..1e999"],
+        ["nodes=1e999..1e999"],
         ["nodes=0..8"],
         ["nodes=1..8:0"],
         ["nodes=a..b"],

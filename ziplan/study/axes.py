@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from math import prod
+from math import isfinite, prod
 
 from ziplan.errors import BadInput
 from ziplan.report.sweep import Axis
@@ -65,7 +65,7 @@ def _values(path: str, text: str) -> Iterator[str]:
     step = None
     if match["step"] is not None:
         step = float(match["step"]) * _worth(path, text, match["step_unit"], unit)
-    if high < low or (step is None and low == 0) or step == 0:
+    if not isfinite(high) or high < low or (step is None and low == 0) or step == 0:
         raise _no_range(path, text, "has no end")
     if step is not None and (high - low) / step >= MOST_POINTS:
         raise _no_range(path, text, f"has more than {MOST_POINTS:,} values")

@@ -72,7 +72,9 @@ def swept(
 
 def _jobs(points: int) -> int:
     """Processes by default: as many as there are cores, and work for."""
-    return max(1, min(len(os.sched_getaffinity(0)), points // WORTH_A_PROCESS))
+    # Not every system tells which of its cores this process may use.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, points // WORTH_A_PROCESS))
 
 
 def _solved(
