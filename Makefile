@@ -14,7 +14,7 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: fit check test engine lint format bench-solve bench-simulate bench-startup docs wheel clean
+.PHONY: fit check test engine lint format bench-solve bench-simulate bench-sweep bench-startup docs wheel clean
 
 fit: $(VENV)/.ziplan
 	$(BIN)/ziplan fit examples/quickstart/model.yaml examples/quickstart/cluster.yaml
@@ -43,6 +43,9 @@ bench-solve: $(VENV)/.dev
 
 bench-simulate: $(VENV)/.dev
 	$(BIN)/python benchmarks/simulate.py
+
+bench-sweep: $(VENV)/.dev
+	$(BIN)/python benchmarks/sweep.py
 
 bench-startup: $(VENV)/.dev
 	$(BIN)/python benchmarks/startup.py

@@ -11,10 +11,12 @@ from report.strictness import strict
 from ziplan.cli.compare import changes_of, token_budget
 from ziplan.cli.inputs import Request, answer_to, problem_of
 from ziplan.errors import BadInput
+from ziplan.report.comparison_text import advice
 from ziplan.report.deciding_schemas import COMPARE
 from ziplan.report.json import plan_object
 from ziplan.solve import solve
 from ziplan.solve.relief import MORE_MEMORY, reliefs
+from ziplan.study.compare import Asked, compared
 
 COMMAND = ("compare", "llama-3.1-70b", "dgx-a100-80g", "2x dgx-h100", "--sequence-length", "4096")
 BATCH = ("--global-batch-size", "64")
@@ -118,8 +120,18 @@ def test_nothing_frees_what_does_not_fit():
 )
 def test_to_buy_or_to_offload(model, cluster, length, said, capsys):
     ran = ziplan(capsys, "compare", model, cluster, "--sequence-length", length, "--json")
-    advice = json.loads(ran.out)["options"][0]["advice"]
-    assert said in advice
+    said_of_it = json.loads(ran.out)["options"][0]["advice"]
+    assert said in said_of_it
+
+
+def test_what_is_all_in_gpu_memory_and_tight_is_not_called_offloaded():
+    request = Request("gpt2-xl", "dgx-a100-80g", training={"sequence_length": 1024})
+    found = compared([Asked("it", {}, problem_of(request))], 1e9)
+    (option,) = found.options
+    assert not option.offloads
+    assert advice(option, found).startswith("do not offload")
+    tight = option._replace(outcome=option.outcome._replace(verdict="tight"))
+    assert advice(tight, found).startswith("nothing is offloaded, and it is not sure that it fits")
 
 
 def test_the_advice_says_what_its_numbers_say(capsys):

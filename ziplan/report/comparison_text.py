@@ -13,6 +13,7 @@ from ziplan.report.sweep import Outcome
 from ziplan.report.table import GAP, Column, table
 from ziplan.report.text import VERDICTS
 from ziplan.solve.changes import WORTH_SAYING
+from ziplan.solve.problem import Baseline
 from ziplan.units import counted, show, show_duration
 
 DAY, HOUR = 86_400.0, 3600.0
@@ -147,7 +148,7 @@ def _frees(option: Option) -> str:
 
 def advice(option: Option, found: Comparison) -> str:
     """Whether to buy more GPUs or to offload, with the numbers that say so."""
-    base, budget = option.baseline, option.budget
+    base = option.baseline
     if base is None:
         return ""
     need = "no number of these GPUs holds it without offload"
@@ -156,17 +157,25 @@ def advice(option: Option, found: Comparison) -> str:
     if option.verdict == "does_not_fit":
         return f"it does not fit here; {need}"
     if not option.offloads:
-        return "do not offload: everything fits in GPU memory, and that is fastest"
-    if budget is None:
+        sure = option.verdict == "fits"
+        return _ALL_IN_GPU if sure else f"nothing is offloaded, and it is not sure that it fits; {need}"
+    if option.budget is None:
         return f"what offloading costs is unknown, as a rate is not stated; {need}"
-    here = f"offloading on {counted(option.outcome.gpus if option.outcome else 0, 'GPU')}"
-    takes = f"{here} takes {_words(budget, found.priced)}"
+    return _weighed(option, option.budget, base, need, found.priced)
+
+
+_ALL_IN_GPU = "do not offload: everything fits in GPU memory, and that is fastest"
+
+
+def _weighed(option: Option, budget: Budget, base: Baseline, need: str, priced: bool) -> str:
+    """Offloading here against plain stage 3 on the GPUs that it needs."""
+    takes = f"offloading on {counted(option.outcome.gpus if option.outcome else 0, 'GPU')} takes "
+    takes += _words(budget, priced)
     if option.plain is None:
         return f"{takes}; {need}" + ("" if isinf(base.gpus) else ", whose time cannot be told")
     if base.fits_here:
-        return f"{takes}; plain stage 3 fits here too and takes {_words(option.plain, found.priced)}"
-    gpus = counted(base.step_gpus or base.gpus, "GPU")
-    there = f"and on {gpus} takes {_words(option.plain, found.priced)}"
+        return f"{takes}; plain stage 3 fits here too and takes {_words(option.plain, priced)}"
+    there = f"and on {counted(base.step_gpus or base.gpus, 'GPU')} takes {_words(option.plain, priced)}"
     return f"{takes}; {need}, {there}: {_verdict_on(budget, option.plain)}"
 
 

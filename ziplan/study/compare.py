@@ -7,7 +7,9 @@ from math import isfinite
 from typing import NamedTuple
 
 from ziplan.errors import BadInput
+from ziplan.estimate import Estimate
 from ziplan.report.comparison import Budget, Comparison, Option
+from ziplan.report.figures import placement_of
 from ziplan.report.sweep import Outcome, outcome_of
 from ziplan.solve import Answer, Problem, solve
 from ziplan.solve.relief import reliefs
@@ -61,11 +63,17 @@ def _option(asked: Asked, tokens: float, refusals: list[BadInput]) -> Option:
         budget=_budget(outcome, tokens),
         baseline=answer.baseline,
         plain=_plain(answer, outcome, tokens),
-        offloads=not answer.do_not_offload,
+        offloads=_off_gpu(best),
         reliefs=reliefs(answer.problem, best),
         fixes=answer.changes,
         price=best.cluster.price,
     )
+
+
+def _off_gpu(best: Estimate) -> bool:
+    """Whether a plan keeps anything outside GPU memory."""
+    gpu = best.cluster.node.gpu_tier
+    return any(tier != gpu for parts in placement_of(best.plan).values() for tier in parts)
 
 
 def _budget(outcome: Outcome, tokens: float) -> Budget | None:
