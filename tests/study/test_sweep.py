@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from functools import partial
 
 import jsonschema
@@ -17,8 +18,11 @@ from ziplan.cli.varied import posed
 from ziplan.errors import BadInput
 from ziplan.report.deciding_schemas import SWEEP
 from ziplan.report.json import plan_object
+from ziplan.report.lines import plain
+from ziplan.report.sweep_json import sweep_csv, sweep_document
+from ziplan.report.sweep_text import sweep_text
 from ziplan.study.axes import axes_of
-from ziplan.study.pareto import front
+from ziplan.study.pareto import front, front_of
 from ziplan.study.sweep import swept
 
 REQUEST = Request("llama-3.1-8b", "dgx-a100-80g", training={"sequence_length": 4096, "global_batch_size": 64})
@@ -224,3 +228,26 @@ def test_what_is_interrupted_is_told_and_exits_130(capsys, monkeypatch):
     ran = ziplan(capsys, *COMMAND, *flags(*VARIED), "--jobs", "1", "--json")
     told = json.loads(ran.out)
     assert (ran.code, told["complete"], len(told["points"])) == (130, False, 2)
+
+
+def test_a_point_whose_time_nobody_can_tell_has_no_number_and_is_on_no_front(sweep):
+    row = sweep.rows[0]
+    nan = float("nan")
+    untold = row.outcome._replace(
+        verdict="unknown",
+        step_time=nan,
+        step_low=nan,
+        step_high=nan,
+        time_per_token=nan,
+        gpu_time_per_token=nan,
+    )
+    assert front_of([untold], priced=False) == ()
+    alone = replace(sweep, rows=(row._replace(outcome=untold),), front=(), asked=1)
+    document = sweep_document(alone)
+    jsonschema.validate(document, strict(SWEEP))
+    (point,) = document["points"]
+    assert (point["step_time_s"], point["tokens_per_s"]) == (None, None)
+    assert "NaN" not in json.dumps(document)
+    (told,) = csv.DictReader(io.StringIO(sweep_csv(alone)))
+    assert (told["verdict"], told["step_time_s"]) == ("unknown", "")
+    assert "nan" not in plain(sweep_text(alone, 100))
