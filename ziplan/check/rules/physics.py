@@ -34,7 +34,8 @@ def contention(case: Case) -> Iterator[Hit]:
         exchanged += list(node.tiers[case.host].via)
     for tier in case.off_gpu():
         shared = [link for link in node.tiers[tier].via if link in exchanged]
-        if shared and case.terms("gather", f"{tier}.read", f"{tier}.write", f"{tier}.swap_read"):
+        moved = [sum(estimate.traffic.get(name, (0.0, 0.0))) for name in (tier, "gather")]
+        if shared and min(moved) > 0:
             yield Hit(
                 f"what is read from {tier} and what GPUs exchange cross the same link, `{shared[0]}`: ranks "
                 "x link is "
