@@ -126,13 +126,26 @@ def test_deepspeed_swaps_in_turn_and_pipelined_beside_the_update():
 
 def test_deepspeed_on_nvme_reads_before_it_computes():
     """Without prefetch the step is a sum: read, copy, gather, compute."""
-    one = answer(cluster(), plan("nvme", "nvme", activation_checkpointing=NONE), "deepspeed")
-    assert one.terms["parameter read"] == pytest.approx(4 * P / 5e9, rel=1e-3)
-    assert one.terms["parameter copy"] == pytest.approx(4 * P / 20e9, rel=1e-3)
+    twice = plan("nvme", "nvme", activation_checkpointing=NONE, accumulation_steps=2.0)
+    one = answer(cluster(), twice, "deepspeed")
+    assert one.terms["parameter read"] == pytest.approx(2 * 4 * P / 5e9, rel=1e-3)
+    assert one.terms["parameter copy"] == pytest.approx(2 * 4 * P / 20e9, rel=1e-3)
     assert one.terms["compute"] > 0
     ahead = {"prefetch_depth": 1.0, "activation_checkpointing": NONE}
     hidden = answer(cluster(), plan("dram", "dram", micro_batch_size=8.0, **ahead), "deepspeed")
     assert "parameter copy" not in hidden.terms
+
+
+def test_gradients_reach_the_optimizer_beside_the_last_backward():
+    """Long micro-steps hide the way to the host; of that to NVMe the copy is waited for, once a step."""
+    long = {"activation_checkpointing": NONE, "micro_batch_size": 64.0, "accumulation_steps": 3.0}
+    host = answer(cluster(), plan("hbm", "dram", **long), "deepspeed")
+    assert host.busy["gradient copy"] == pytest.approx((3 * 4 + 4) * P / 20e9, rel=1e-3)
+    assert "gradient copy" not in host.terms
+    swapped = answer(cluster(), plan("hbm", "nvme", **long), "deepspeed")
+    assert swapped.terms["gradient copy"] == pytest.approx(4 * P / 20e9, rel=1e-3)
+    assert swapped.busy["gradient write"] == pytest.approx(4 * P / 2e9, rel=1e-3)
+    assert "gradient write" not in swapped.terms
 
 
 def test_reserves_are_held_back():

@@ -36,6 +36,7 @@ def test_the_best_plan_is_played_when_none_is_given(capsys):
     for word in ("one step", "GPU", "micro-step", "optimizer step", "layers 15 to 17", "taken as"):
         assert word in ran.out
     assert max(map(len, ran.out.splitlines())) <= 100
+    assert "asked for by a module that lacks it" not in " ".join(ran.out.split())
 
 
 def test_a_plan_is_played_as_its_file_says(capsys, planned):
@@ -204,3 +205,11 @@ def test_several_models_are_refused_with_the_reason(capsys):
     ran = ziplan(capsys, "simulate", *RUN, "--companion", "reference=llama-3.1-8b")
     assert ran.code == 2
     assert "several models in one job cannot be played yet" in ran.err
+
+
+def test_gathers_that_the_prefetch_misses_are_told_beside_the_longer_step(capsys):
+    asked = ("llama-3.1-8b", "rtx-4090-x4", "--sequence-length", "4096", "--checkpointing", "full")
+    ran = ziplan(capsys, "simulate", *asked, "--lora-rank", "16", "--json")
+    told = json.loads(ran.out)
+    assert told["simulation"]["makespan_s"] > 1.2 * told["estimate"]["step_time_s"]
+    assert "33% of what is gathered is asked for by a module that lacks it" in ran.out

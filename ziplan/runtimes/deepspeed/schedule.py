@@ -19,7 +19,7 @@ from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.fetches import Coordinator, Policy, Tensor, Visit, fetches, visits
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
 from ziplan.runtimes.deepspeed.shards import shards
-from ziplan.runtimes.deepspeed.traffic import program
+from ziplan.runtimes.deepspeed.traffic import parts_of
 from ziplan.runtimes.deepspeed.update import OPTIMIZER_BUFFERS, update
 from ziplan.runtimes.schedule import Buffers, Held, Parts, Schedule, Stage, Work, Works, shares
 from ziplan.runtimes.shared.sweeps import Module, modules
@@ -36,13 +36,17 @@ REDUCES_UNDER_WAY = 2
 STASHED_CHECKPOINTS = 2
 """Activation checkpoints that are copied out at once (`offload_activations.py:max_fwd_stash_count`)."""
 
+MISSED = 0.1
+"""Share of gathers on demand that is worth a word; the first modules of a micro-step always have some."""
+
 CONVENTIONS = (
     "the Python thread is at the module that the GPU computes: what a module lacks, and what is read "
-    "ahead in it, is asked for when the module before has computed",
+    "ahead in it, is asked for when the module before has computed; it may really run ahead, and the "
+    "estimate takes gathers as hidden wherever anything is read ahead",
     "reads of parameters from NVMe and their copies to the GPU hold the Python thread, one after the other; "
     "gathers follow on a stream of their own",
     "gradients are reduced and copied in buckets on one stream beside backward; a micro-step ends when "
-    "that stream is empty",
+    "that stream is empty; copies of gradients that are swapped hold the Python thread",
     "attention's own products are spread over the matrices of its layer",
 )
 
@@ -62,20 +66,33 @@ def schedule(
             help="owner-broadcast and a prefetch that stops at the turn are played with the ideal runtime",
         )
     facts = Facts(Derivation(record=False), cluster, workload, plan, stated)
-    micro_step, boundary, optimizer, afterwards = program(facts.derivation, cluster, workload, plan, stated)
+    step = parts_of(facts)
+    micro_step, afterwards = step.micro_step, step.afterwards
     trace = _Trace(facts, Parts(micro_step).of("compute", "gpu", 1.0))
+
+    def boundary() -> Parts:
+        return Parts(step.at_the_last.segment, step.boundary)
+
     stages = [
-        Stage(
-            "last micro-step", 1, lambda _: _Written(facts, trace, Parts(micro_step), Parts(boundary)).all()
-        ),
-        Stage("optimizer step", 1, lambda _: update(facts, Parts(optimizer), Parts(afterwards))),
+        Stage("last micro-step", 1, lambda _: _Written(facts, trace, Parts(micro_step), boundary()).all()),
+        Stage("optimizer step", 1, lambda _: update(facts, Parts(step.optimizer), Parts(afterwards))),
     ]
     if plan.accumulation_steps > 1:
         before = int(plan.accumulation_steps) - 1
         stages.insert(
             0, Stage("micro-step", before, lambda _: _Written(facts, trace, Parts(micro_step)).all())
         )
-    return Schedule(tuple(stages), tuple(_buffers(facts, trace)), CONVENTIONS)
+    return Schedule(tuple(stages), tuple(_buffers(facts, trace)), (*CONVENTIONS, *_on_demand(facts, trace)))
+
+
+def _on_demand(facts: Facts, trace: _Trace) -> Iterable[str]:
+    """How much the prefetch misses, where that makes the step longer than its estimate."""
+    ahead = facts.plan.prefetch_depth and not facts.knobs.params_on_nvme
+    if ahead and trace.on_demand > MISSED:
+        yield (
+            f"{trace.on_demand:.0%} of what is gathered is asked for by a module that lacks it, the prefetch "
+            "notwithstanding: frozen tensors that recomputation let go of; the estimate takes it as hidden"
+        )
 
 
 def _buffers(facts: Facts, trace: _Trace) -> Iterable[Buffers]:
@@ -115,6 +132,8 @@ class _Logged(Coordinator):
         super().__init__(order, policy)
         self.asked: list[tuple[Tensor, ...]] = []
         self.let_go: set[Tensor] = set()
+        self.reading_ahead = False
+        self.on_demand = 0.0
 
     def visit(self, step: int) -> None:
         """Reach one module, with a fresh log."""
@@ -126,6 +145,12 @@ class _Logged(Coordinator):
         super().gather(fetched)
         if fetched:
             self.asked.append(tuple(fetched))
+        self.on_demand += 0 if self.reading_ahead else sum(self.sizes[name] for name in fetched)
+
+    def _read_ahead(self) -> None:
+        self.reading_ahead = True
+        super()._read_ahead()
+        self.reading_ahead = False
 
     def release(self, names: set[Tensor]) -> None:
         """Note what is let go."""
@@ -158,6 +183,8 @@ class _Trace:
             self._stop(step, visit, known, computed[step], step < count, coordinator)
             for step, visit in enumerate(order)
         ]
+        asked = coordinator.elements if coordinator is not None else 0.0
+        self.on_demand = coordinator.on_demand / asked if coordinator is not None and asked else 0.0
 
     def _stop(
         self,
@@ -336,6 +363,8 @@ class _Written:
         if self.boundary is not None and self.f.plan.zero_stage >= 2:
             last = self._reduced(name, self.boundary, "gradient copy", self.out, share)
             written = sum(self.swapped[size] for size in self.bucket)
+            if self.f.swaps_optimizer:
+                self.waits += last  # the Python thread waits for the copy to a buffer
             if written:
                 resource = f"{self.f.nvme}.swap_write"
                 amount = self.boundary.of("gradient write", resource, written / self.written)

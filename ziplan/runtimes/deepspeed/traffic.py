@@ -3,7 +3,9 @@
 - With parameters on the GPU or the host, gathers of the next module run beside the
   computation of the current one; with parameters on NVMe nothing is read ahead, so the read,
   the copy to the GPU and the gather all stand in the way of the computation.
-- Gradients are reduced and copied to the host beside backward.
+- Gradients are reduced and copied to the host beside backward, in the last micro-step also in the precision
+  of the optimizer. Where the optimizer swaps, that copy holds the Python thread, and the GPU has nothing
+  to do; the write that follows runs beside backward.
 - The optimizer step overlaps with neither backward nor the next forward. Inside it, swapping
   the next sub-group overlaps with updating this one only when the swap is pipelined.
 """
@@ -11,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import ADAM_BYTES
@@ -34,11 +36,66 @@ def program(
     derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, stated: Settings | None = None
 ) -> Sequence[Segment]:
     """The segments of one step, in order; `stated` are the settings of a config that exists."""
-    facts = Facts(derivation, cluster, workload, plan, stated)
-    return (_micro_step(facts), _boundary(facts), _optimizer_step(facts), _afterwards(facts))
+    step = parts_of(Facts(derivation, cluster, workload, plan, stated))
+    return (*_micro_steps(plan, step), step.boundary, step.optimizer, step.afterwards)
 
 
-def _micro_step(f: Facts) -> Segment:
+class StepParts(NamedTuple):
+    """What a step is made of, by when it is due; `at_the_last` comes beside the last backward."""
+
+    blocking: tuple[Demand, ...]
+    compute: Demand
+    beside: tuple[Demand, ...]
+    at_the_last: LastGradients
+    boundary: Segment
+    optimizer: Segment
+    afterwards: Segment
+
+    @property
+    def micro_step(self) -> Segment:
+        """One micro-step, but for what the last one adds."""
+        return _micro_step(1.0, self)
+
+
+class LastGradients(NamedTuple):
+    """Gradients as the optimizer takes them: copies that hold the Python thread, others, and writes."""
+
+    held: Demand
+    copied: Demand
+    written: Demand
+
+    @property
+    def segment(self) -> Segment:
+        """All of it, as one chain."""
+        return Segment("gradients of the last micro-step", 1.0, (tuple(self),))
+
+
+def parts_of(f: Facts) -> StepParts:
+    """The parts of a step."""
+    blocking, compute, beside = _in_a_micro_step(f)
+    return StepParts(
+        blocking, compute, beside, _last_gradients(f), _boundary(f), _optimizer_step(f), _afterwards(f)
+    )
+
+
+def _micro_steps(plan: Plan, step: StepParts) -> tuple[Segment, ...]:
+    """All micro-steps but the last, and the last one."""
+    last = step.at_the_last
+    chains = (
+        (*step.blocking, step.compute, last.held),
+        (*step.blocking, *step.beside, last.held, last.copied, last.written),
+    )
+    before = _micro_step(plan.accumulation_steps - 1, step)
+    return (before, Segment("micro-step", 1.0, chains))
+
+
+def _micro_step(repeats: float, step: StepParts) -> Segment:
+    chains = ((*step.blocking, step.compute), (*step.blocking, *step.beside))
+    return Segment("micro-step", repeats, chains)
+
+
+def _in_a_micro_step(f: Facts) -> tuple[tuple[Demand, ...], Demand, tuple[Demand, ...]]:
+    """What comes before the computation, the computation, and what runs beside it."""
     apply, plan, model = f.derivation.apply, f.plan, f.workload.model
     fetched = played(model, plan, f.knobs, lambda fetches, _: fetches.elements)
     gather = apply(
@@ -62,8 +119,7 @@ def _micro_step(f: Facts) -> Segment:
     blocking = [Demand("gather", "gather", gather * (1 - ahead)), *(_scaled(loads, 1 - ahead))]
     beside = [Demand("gather", "gather", gather * ahead), *(_scaled(loads, ahead))]
     beside += [Demand("gradient reduce", "gather", reduce), *_gradient_copies(f), *_checkpoint_copies(f)]
-    compute = Demand("compute", "gpu", micro_step_flops(f))
-    return Segment("micro-step", plan.accumulation_steps, ((*blocking, compute), (*blocking, *beside)))
+    return tuple(blocking), Demand("compute", "gpu", micro_step_flops(f)), tuple(beside)
 
 
 def _scaled(demands: Sequence[Demand], share: float) -> list[Demand]:
@@ -135,8 +191,47 @@ def _checkpoint_copies(f: Facts) -> list[Demand]:
     ]
 
 
+def _last_gradients(f: Facts) -> LastGradients:
+    """What stages 2 and 3 bring to the optimizer beside the last backward.
+
+    `stage3.py:partition_grads` and `_offload_grad_partition_at_boundary` copy a bucket's gradients on the
+    stream that reduces, to pinned memory and without waiting; `stage_1_and_2.py` does as much. On the way
+    to NVMe `AsyncTensorSwapper` copies to a buffer, which the Python thread waits for, and then writes
+    behind its back.
+    """
+    none = Demand("gradient copy", f"{f.host}.write", 0.0)
+    if not f.host:
+        return LastGradients(none, none, none)
+    down, written = _to_the_optimizer(f), 0.0
+    if f.nvme:
+        written = f.derivation.apply(
+            laws.swapped_bytes,
+            "fp32 gradients written to NVMe",
+            elements=f.trained_shards.swappable_gradients,
+            bytes_per_param=4.0,
+            share=f.swaps_optimizer,
+        )
+    down = down * where(f.plan.zero_stage >= 2, 1.0, 0.0)
+    return LastGradients(
+        none._replace(amount=down * f.swaps_optimizer),
+        none._replace(amount=down * (1 - f.swaps_optimizer)),
+        Demand("gradient write", f"{f.nvme}.swap_write", written),
+    )
+
+
+def _to_the_optimizer(f: Facts) -> float:
+    return f.derivation.apply(
+        laws.host_link_bytes,
+        "gradient shards copied to the host once per step, as the optimizer takes them",
+        params=f.trained,
+        bytes_per_param=f.master,
+        dp_degree=f.plan.dp_degree,
+        share=f.optimizer_share_off_gpu,
+    )
+
+
 def _boundary(f: Facts) -> Segment:
-    """Once per step, after the last micro-step: what the optimizer needs is brought where it runs."""
+    """Once per step, after the last micro-step: what stages 0 and 1 reduce and bring to the optimizer."""
     apply, plan = f.derivation.apply, f.plan
     demands = [
         Demand(
@@ -153,24 +248,8 @@ def _boundary(f: Facts) -> Segment:
         )
     ]
     if f.host:
-        down = apply(
-            laws.host_link_bytes,
-            "gradient shards copied to the host once per step, as the optimizer takes them",
-            params=f.trained,
-            bytes_per_param=f.master,
-            dp_degree=plan.dp_degree,
-            share=f.optimizer_share_off_gpu,
-        )
+        down = _to_the_optimizer(f) * where(plan.zero_stage < 2, 1.0, 0.0)
         demands.append(Demand("gradient copy", f"{f.host}.write", down))
-    if f.nvme:
-        written = apply(
-            laws.swapped_bytes,
-            "fp32 gradients written to NVMe",
-            elements=f.trained_shards.swappable_gradients,
-            bytes_per_param=4.0,
-            share=f.swaps_optimizer,
-        )
-        demands.append(Demand("gradient write", f"{f.nvme}.swap_write", written))
     return Segment("gradients out", 1.0, (tuple(demands),))
 
 
