@@ -201,6 +201,15 @@ def test_a_bad_change_is_told_at_its_place(write, change, complaint):
     assert any(complaint in text for text in told("c.yaml"))
 
 
+def test_a_value_that_two_changes_state_is_refused(write):
+    nested = "  tiers: {dram: {capacity: 2 TiB}}\n"
+    write("c.yaml", f"machine: dgx-2\nwith:\n  tiers.dram.capacity: 1 TiB\n{nested}")
+    (text,) = told("c.yaml")
+    assert "4:3: ZP010 tiers.dram.capacity: is stated twice under `with`" in text
+    write("c.yaml", f"machine: dgx-2\nwith:\n  tiers.nvme.drive_count: 2\n{nested}")
+    assert load_cluster("c.yaml").node.tiers["dram"].capacity == 2 * 2**40
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

@@ -135,8 +135,16 @@ def test_places_are_in_the_file_that_the_config_stands_in(tmp_path):
 
 
 def test_an_accelerate_config_without_deepspeed(tmp_path):
-    with pytest.raises(BadInput, match="FSDP does not use DeepSpeed"):
+    with pytest.raises(BadInput, match="FSDP does not use DeepSpeed, and of") as refused:
         reading_of(tmp_path, "distributed_type: FSDP\n", "own.yaml")
+    assert "check the plan.yaml" in refused.value.problems[0].help
+
+
+def test_no_batch_below_one_is_proposed(tmp_path):
+    sizes = {"train_batch_size": 16, "train_micro_batch_size_per_gpu": -1_000_000_000}
+    reading = reading_of(tmp_path, {**sizes, "gradient_accumulation_steps": 1}, ranks=8)
+    (fix,) = {remark.fix for remark in reading.remarks if remark.kind == "rejected"}
+    assert fix == "write numbers of at least 1"
 
 
 def test_a_command_line_with_an_accelerate_config(tmp_path):

@@ -148,7 +148,13 @@ SetOption = Annotated[
     ),
 ]
 SequenceLength = Annotated[
-    int | None, _option("--sequence-length", min=1, metavar="N", help="Tokens per sequence.")
+    int | None,
+    _option(
+        "--sequence-length",
+        min=1,
+        metavar="N",
+        help="Tokens per sequence (encoder-decoders: in each of the two).",
+    ),
 ]
 GlobalBatchSize = Annotated[
     int | None,

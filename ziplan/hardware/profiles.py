@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ziplan.errors import BadInput, Problem
-from ziplan.files import Document, read, read_text, suggested, validate
+from ziplan.files import Document, dotted, read, read_text, suggested, validate
 from ziplan.hardware.cluster import Cluster, Price, Provenance
 from ziplan.hardware.node import Node
 from ziplan.hardware.parts import MOST
@@ -106,7 +106,20 @@ def _from_with(document: Document) -> tuple[list[Change], int | None]:
         Change(tuple(key.split(".")), value, Origin(document, ("with", key)))
         for key, value in changes.items()
     ]
+    if twice := list(_given_twice(found)):
+        raise BadInput(*twice)
     return _without_nodes(found)
+
+
+def _given_twice(changes: Sequence[Change]) -> Iterator[Problem]:
+    """A value that two entries of `with:` state, one by its dotted path and one inside another."""
+    known: set[str] = set()
+    for change in changes:
+        leaves = {dotted((*change.path, *path)) for path, _ in hold(change.value, change.origin).leaves()}
+        for path in sorted(leaves & known):
+            message = f"{path}: is stated twice under `with`"
+            yield change.origin.problem("ZP010", message, "keep one of the two", key=True)
+        known |= leaves
 
 
 def _from_settings(settings: Sequence[tuple[str, str]]) -> tuple[list[Change], int | None]:

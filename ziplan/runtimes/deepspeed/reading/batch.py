@@ -101,6 +101,8 @@ def _not_a_size(name: str, value: Any, notes: Notes) -> None:
 def _fitting(values: Mapping[str, Any], ranks: float) -> str:
     """What would make the equation hold, two of the three as they are."""
     micro, steps = values.get(MICRO), values.get(STEPS)
+    if any(isinstance(size, int) and size < 1 for size in (micro, steps, values.get(GLOBAL))):
+        return "write numbers of at least 1"
     if isinstance(micro, int) and isinstance(steps, int):
-        return f"{GLOBAL} {micro * steps * ranks:g} fits them"
+        return f"{GLOBAL} {int(micro * steps * ranks)} fits them"
     return f"make {GLOBAL} a multiple of what the ranks take in one micro-step, or leave it out"

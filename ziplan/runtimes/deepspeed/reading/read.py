@@ -131,6 +131,13 @@ def _known(question: Question) -> TrainerArguments:
     return TrainerArguments(**given, known=frozenset({*given, "max_grad_norm"}))
 
 
+def _instead(kind: str) -> str:
+    """What can be checked of a run that another of accelerate's backends drives."""
+    if kind == "FSDP":
+        return "FSDP: check the plan.yaml that `ziplan fit --runtime fsdp --out` writes beside this config"
+    return "name a config with distributed_type: DEEPSPEED"
+
+
 def _accelerate(opened: Opened, question: Question) -> Reading:
     """accelerate's own config."""
     document, data = opened.document, opened.document.data
@@ -138,7 +145,10 @@ def _accelerate(opened: Opened, question: Question) -> Reading:
     kind = str(data.get("distributed_type", "DEEPSPEED")).upper()
     if kind != "DEEPSPEED":
         problem = document.problem(
-            ("distributed_type",), "ZP010", f"distributed_type: {kind} does not use DeepSpeed"
+            ("distributed_type",),
+            "ZP010",
+            f"distributed_type: {kind} does not use DeepSpeed, and of accelerate's configs only its are read",
+            _instead(kind),
         )
         raise BadInput(problem)
     plugin = plugin_of(document, outer)
