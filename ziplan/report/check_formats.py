@@ -163,7 +163,7 @@ def _md_numbers(checked: Checked) -> list[str]:
         step = f"{shown(case.step_time, 's')}, {shown(case.tokens_per_s, 'token/s')}"
     rows = [
         f"| {name} | {shown(memory.low, 'B')} to {shown(memory.high, 'B')} | {shown(memory.available, 'B')} |"
-        for name, memory in estimate.memory.items()
+        for name, memory in case.memory.items()
     ]
     return [f"Step: {step}", "", "| tier | need | have |", "|---|---|---|", *rows, ""]
 

@@ -58,7 +58,7 @@ def _numbers(checked: Checked) -> Iterator[str]:
         told = f"{shown(case.step_time, 's')} a step, {shown(case.tokens_per_s, 'token/s')}"
         yield f"<p>{_text(told)}</p>"
     yield "<table><tr><th>tier</th><th>need</th><th>have</th></tr>"
-    for name, memory in estimate.memory.items():
+    for name, memory in case.memory.items():
         need, have = spread(memory.low, memory.high, "B"), shown(memory.available, "B")
         yield f"<tr><td>{_text(name)}</td><td>{_text(need)}</td><td>{_text(have)}</td></tr>"
     yield "</table>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ziplan.check.finding import SEVERITIES, Finding
@@ -71,10 +72,12 @@ def _predicted(checked: Checked, notes: Notes) -> Document:
     case = checked.case
     if case.estimate is None:
         return _nothing(notes)
+    if case.other is not None:
+        notes.texts.append("memory: needs are over both values of what nobody stated, lines of the one taken")
     played = case.simulation
     several = "a step of several models in one job is not played"
     return {
-        **estimate_objects(case.estimate, notes),
+        **estimate_objects(replace(case.estimate, memory=case.memory), notes),
         "cost": cost_object(case.estimate, notes),
         "simulation": simulation_object(played, notes)
         if played is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ziplan.check.case import Case
 from ziplan.check.finding import SEVERITIES, Finding, Severity
@@ -74,7 +75,7 @@ def _numbers(checked: Checked, width: int) -> list[Block]:
         return []
     return [
         *_times(checked),
-        tier_table(estimate, width),
+        tier_table(replace(estimate, memory=case.memory), width),
         Paragraph("placement", placement_words(case.plan)),
         Paragraph("plan", plan_words(estimate)),
         [],
