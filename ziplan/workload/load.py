@@ -88,6 +88,8 @@ def _companions(
 def _notes(model: Model, training: Training, precision: Precision) -> Iterator[str]:
     """What the settings bring about that no plan shows."""
     yield from notes_on(model, training.trainable)
+    if training.loading.zero_init:
+        yield "zero_init: is stage 3's alone; below stage 3 every rank loads the whole model all the same"
     if 0 < model.trainable_params < model.params:
         yield "FLOP/s by 6P count gradients of frozen weights too, which nobody computes"
     if precision == "fp16":
