@@ -177,7 +177,11 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
         [config(cluster="2x dgx-a100-80g", training={"sequence_length": 8192}), config()],
     ),
     "ZP214": (
-        [config(CPU, {"gradient_accumulation_steps": 64}, training={"sequence_length": 128})],
+        [
+            config(
+                CPU, {"gradient_accumulation_steps": 64}, cluster=ONE_GPU, training={"sequence_length": 128}
+            )
+        ],
         [config(CPU, training={"sequence_length": 8192}), config()],
     ),
     "ZP215": ([config(NVME)], [config()]),
@@ -358,7 +362,7 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
     ),
     "ZP503": ([plan(runtime="ideal")], [config()]),
     "ZP504": (
-        [config({PARAM: {"device": "cpu"}}, model="llama-3.2-1b", training={"sequence_length": 128})],
+        [config({PARAM: {"device": "cpu"}}, model="llama-3.1-70b", training={"sequence_length": 128})],
         [config(), config(NVME)],
     ),
     "ZP511": (

@@ -144,3 +144,26 @@ def test_assumed_rates_can_be_taken_at_their_ends():
     found = [each.of("cpu_optimizer") for each in ends]
     assert found == pytest.approx([share * 200e9 / 28 for share in (0.25, 0.43, 0.57)])
     assert {each.of("gpu") for each in ends} == {100e12}, "a measured rate has no ends"
+
+
+def test_products_run_at_rates_of_their_own_that_follow_the_sustained_one():
+    found = rates(cluster())
+    assert found.of("gpu_matrix") == pytest.approx(107.3e12)
+    assert found.of("gpu_attention") == pytest.approx(0.441 * 107.3e12)
+    bare = changed(cluster(), gpu=cluster().node.gpu.model_copy(update={"sustained_flops_per_s": {}}))
+    for end in ("low", "value", "high"):
+        at_end = Rates(Derivation(), bare, "bf16", RUNTIMES["ideal"], 1.0, end)
+        assert at_end.of("gpu_matrix") == pytest.approx(1.073 * at_end.of("gpu")), "assumed with it"
+    best = cluster().node.gpu.model_copy(update={"matmul_flops_per_s": {"bf16": 101e12}})
+    assert rates(changed(cluster(), gpu=best)).of("gpu_matrix") == 101e12
+
+
+def test_products_are_no_faster_than_the_peak_and_unknown_with_the_sustained_rate():
+    fast = cluster().node.gpu.model_copy(update={"peak_flops_per_s": {"bf16": 102e12}})
+    assert rates(changed(cluster(), gpu=fast)).of("gpu_matrix") == 102e12
+    blank = cluster().node.gpu.model_copy(
+        update={"peak_flops_per_s": {"fp16": 200e12}, "sustained_flops_per_s": {}}
+    )
+    found = rates(changed(cluster(), gpu=blank), precision="fp32")
+    assert found.of("gpu_attention") == UNKNOWN
+    assert found.unknown == {"gpu_attention": "gpu.peak_flops_per_s.fp32"}

@@ -12,6 +12,7 @@ from runtimes.drawn import situations, with_link, with_tier
 from ziplan.estimate import estimate
 from ziplan.estimate.evaluate import _demand_time
 from ziplan.estimate.rates import Rates
+from ziplan.hardware.rates import MATRIX_OVER_SUSTAINED
 from ziplan.laws.law import Derivation
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.runtime import PHASES
@@ -207,7 +208,8 @@ def test_nothing_but_shortcuts_beats_perfect_overlap(situation):
 
     It counts 6 or 8 FLOPs for every parameter, looked up or multiplied, fetches twice whatever is
     still live, and writes gradients to the optimizer's home in each micro-step; where DeepSpeed
-    does less of these the two do not compare.
+    does less of these the two do not compare. It computes everything at the rate of whole steps, which
+    products with matrices alone exceed.
     """
     _, machine, work, plan = situation
     homes = plan.placement
@@ -216,4 +218,4 @@ def test_nothing_but_shortcuts_beats_perfect_overlap(situation):
     real = evaluated(situation)
     ideal = estimate(machine, work, RUNTIMES["ideal"], plan, record=False)
     more_work = max(1.0, ideal.hardware_flops / real.hardware_flops)
-    assert ideal.step_time <= real.step_time * more_work * BIT
+    assert ideal.step_time <= real.step_time * more_work * MATRIX_OVER_SUSTAINED * BIT

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 from runtimes.drawn import with_link
-from simulate.two import events, machine, plan, work
+from simulate.two import events, machine, plan, products_alone, work
 
 from ziplan.plan import Checkpointing
 from ziplan.runtimes import RUNTIMES
@@ -21,7 +21,7 @@ def ideal(chosen, **more):
 
 
 def deepspeed(chosen, layers=2, **more):
-    return simulate(machine(), work(layers), RUNTIMES["deepspeed"], chosen, **more)
+    return simulate(products_alone(), work(layers), RUNTIMES["deepspeed"], chosen, **more)
 
 
 def test_ideal_one_buffer_ahead():
@@ -99,12 +99,12 @@ def test_deepspeed_reads_ahead_beside_compute():
         (0.1, 0.2, "dram.read", "layer 0 matrix forward"),
         (0.1, 0.6, "gather", "layer 0 matrix forward"),
         (0.6, 1.1, "gather", "layer 0 matrix forward"),
-        (0.6, 1.6, "gpu", "layer 0 matrix forward"),
+        (0.6, 1.6, "gpu_matrix", "layer 0 matrix forward"),
         (1.6, 1.7, "dram.read", "layer 1 matrix forward"),
-        (1.6, 2.6, "gpu", "layer 1 matrix forward"),
+        (1.6, 2.6, "gpu_matrix", "layer 1 matrix forward"),
         (1.7, 2.2, "gather", "layer 1 matrix forward"),
-        (2.6, 4.6, "gpu", "layer 1 matrix backward"),
-        (4.6, 5.6, "gpu", "layer 0 matrix backward"),
+        (2.6, 4.6, "gpu_matrix", "layer 1 matrix backward"),
+        (4.6, 5.6, "gpu_matrix", "layer 0 matrix backward"),
         (5.6, 6.6, "gather", "bucket 0"),
     ]
     assert simulation.tally.high_water["gathered parameters"] == 8e6
@@ -118,23 +118,23 @@ def test_deepspeed_on_nvme_fetches_when_the_module_is_reached():
         (0.0, 0.5, "nvme.swap_read", "layer 0 matrix forward"),
         (0.5, 0.6, "dram.read", "layer 0 matrix forward"),
         (0.6, 1.1, "gather", "layer 0 matrix forward"),
-        (1.1, 2.1, "gpu", "layer 0 matrix forward"),
+        (1.1, 2.1, "gpu_matrix", "layer 0 matrix forward"),
         (2.1, 2.6, "nvme.swap_read", "layer 1 matrix forward"),
         (2.6, 2.7, "dram.read", "layer 1 matrix forward"),
         (2.7, 3.2, "gather", "layer 1 matrix forward"),
-        (3.2, 4.2, "gpu", "layer 1 matrix forward"),
+        (3.2, 4.2, "gpu_matrix", "layer 1 matrix forward"),
     ]
 
 
 def test_deepspeed_recomputes_between_the_two_visits_of_a_layers_last_module():
     simulation = deepspeed(plan("hbm", "hbm"))
-    assert [name for *_, name in events(simulation, "last micro-step", "gpu")] == [
+    assert [name for *_, name in events(simulation, "last micro-step", "gpu_matrix")] == [
         "layer 0 matrix forward",
         "layer 1 matrix forward",
         "layer 1 matrix backward",
         "layer 0 matrix backward",
     ]
-    assert [e - b for b, e, *_ in events(simulation, "last micro-step", "gpu")] == [1.0, 1.0, 3.0, 2.0]
+    assert [e - b for b, e, *_ in events(simulation, "last micro-step", "gpu_matrix")] == [1.0, 1.0, 3.0, 2.0]
 
 
 def test_deepspeed_takes_turns_in_an_optimizer_step_that_is_not_pipelined():
@@ -180,17 +180,17 @@ def test_fsdp_gathers_ahead_and_reduces_behind():
     backward stands in the way (nothing comes before it to hide it), layer 0's begins with layer 1's
     compute.
     """
-    simulation = simulate(machine(), work(), RUNTIMES["fsdp"], plan(activation_checkpointing=NONE))
+    simulation = simulate(products_alone(), work(), RUNTIMES["fsdp"], plan(activation_checkpointing=NONE))
     assert events(simulation, "first micro-step") == [
         (0.0, 0.5, "gather", "layer 0 forward"),
         (0.5, 1.0, "gather", "layer 1 forward"),
-        (0.5, 1.5, "gpu", "layer 0 forward"),
-        (1.5, 2.5, "gpu", "layer 1 forward"),
+        (0.5, 1.5, "gpu_matrix", "layer 0 forward"),
+        (1.5, 2.5, "gpu_matrix", "layer 1 forward"),
         (2.5, 3.0, "gather", "layer 1 backward"),
         (3.0, 3.5, "gather", "layer 0 backward"),
-        (3.0, 5.0, "gpu", "layer 1 backward"),
+        (3.0, 5.0, "gpu_matrix", "layer 1 backward"),
         (5.0, 5.5, "gather", "layer 1 gradients"),
-        (5.0, 6.0, "gpu", "layer 0 backward"),
+        (5.0, 6.0, "gpu_matrix", "layer 0 backward"),
         (6.0, 6.5, "gather", "layer 0 gradients"),
     ]
 
@@ -219,18 +219,18 @@ def test_deepspeed_leaves_no_more_than_three_buckets_to_be_reduced():
     Bucket n is reduced when layer n + 1's gradients are there, and then the thread waits for bucket
     n - 3: so the compute after the next does, from the sixth on.
     """
-    slow = with_link(machine(), "fabric", 0.02)
+    slow = with_link(products_alone(), "fabric", 0.02)
     chosen = plan(activation_checkpointing=NONE, zero_stage=2.0)
     simulation = simulate(slow, work(9, 12_000), RUNTIMES["deepspeed"], chosen)
     ends = [end for _, end, _, name in events(simulation, "last micro-step", "gather") if "bucket" in name]
-    gpu = events(simulation, "last micro-step", "gpu")
+    gpu = events(simulation, "last micro-step", "gpu_matrix")
     begins = [begin for begin, _, _, name in gpu if name.endswith("backward")]
     assert [b - begins[0] for b in begins[:5]] == [0.0, 12.0, 24.0, 36.0, 48.0]
     assert begins[5:] == ends[:4] == [9 * 6 + 12 + 150.0 * (n + 1) for n in range(4)]
 
 
 def test_fsdp_gathers_a_group_when_the_one_two_before_it_begins():
-    simulation = simulate(machine(), work(4), RUNTIMES["fsdp"], plan(activation_checkpointing=NONE))
+    simulation = simulate(products_alone(), work(4), RUNTIMES["fsdp"], plan(activation_checkpointing=NONE))
     forward = [each for each in events(simulation, "first micro-step", "gather") if "forward" in each[3]]
     assert [(begins, ends) for begins, ends, *_ in forward] == [
         (0.0, 0.5),

@@ -61,7 +61,8 @@ def test_the_trace_has_a_row_for_each_resource_and_no_bar_over_another():
     trace = json.loads(json.dumps(chrome_trace(simulation), allow_nan=False))
     events = trace["traceEvents"]
     rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    assert {"stages", "GPU", "gather and reduce between ranks", "dram.read", "dram.write"} <= set(
+    on_gpu = {"GPU, products with matrices", "GPU, attention", "hbm.read"}
+    assert {"stages", "Python", *on_gpu, "gather and reduce between ranks", "dram.read", "dram.write"} <= set(
         rows.values()
     )
     bars = [event for event in events if event["ph"] == "X"]
@@ -72,7 +73,7 @@ def test_the_trace_has_a_row_for_each_resource_and_no_bar_over_another():
             assert end <= begin + 1e-3
     stages = [bar["name"] for bar in bars if rows[bar["tid"]] == "stages"]
     assert stages == ["micro-step (stands for 2)", "last micro-step", "optimizer step"]
-    whole = sum(bar["dur"] for bar in bars if rows[bar["tid"]] == "GPU" and "sub-group" not in bar["name"])
+    whole = sum(bar["dur"] for bar in bars if rows[bar["tid"]] in on_gpu and "sub-group" not in bar["name"])
     assert whole == pytest.approx(simulation.tally.computing * 1e6 * 2 / 3, rel=1e-6)
 
 

@@ -8,6 +8,8 @@ other rank.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.node import Node
 from ziplan.plan import Checkpointing, Placement, Plan
@@ -35,6 +37,7 @@ def machine(nodes=1, **more) -> Cluster:
             "memory": {"capacity": "1 GB"},
             "peak_flops_per_s": {"bf16": "128 MFLOP/s"},
             "sustained_flops_per_s": {"bf16": "64 MFLOP/s"},
+            "matmul_flops_per_s": {"bf16": "64 MFLOP/s"},
         },
         "gpus_per_node": 2,
         "cpu": {"adam_params_per_s": "2 Mparam/s"},
@@ -62,6 +65,13 @@ def machine(nodes=1, **more) -> Cluster:
     return Cluster(Node.model_validate(node), nodes)
 
 
+def products_alone(nodes=1, **more) -> Cluster:
+    """The same with a GPU whose memory takes no time: what is no product takes none."""
+    box = machine(nodes, **more)
+    memory = box.node.tiers["hbm"].model_copy(update={"read_bandwidth": None})
+    return replace(box, node=box.node.model_copy(update={"tiers": {**box.node.tiers, "hbm": memory}}))
+
+
 def plan(params="hbm", optimizer="hbm", **fields) -> Plan:
     homes = Placement({params: 1.0}, {optimizer: 1.0}, {optimizer: 1.0}, {"hbm": 1.0})
     defaults = {
@@ -75,11 +85,12 @@ def plan(params="hbm", optimizer="hbm", **fields) -> Plan:
 
 
 def events(simulation, stage, *resources):
-    """(begins, ends, resource, what for) of everything that takes time, in order."""
+    """(begins, ends, resource, what for) of everything that takes time, in order; Python's if asked for."""
     (watched,) = (each.watched for each in simulation.stages if each.name == stage)
     found = []
     for each, task in zip(watched.works, watched.mine, strict=True):
         begins, ends = watched.played.start[task], watched.played.finish[task]
-        if ends > begins and (not resources or each.resource in resources):
+        asked = each.resource in resources if resources else each.resource != "python"
+        if ends > begins and asked:
             found.append((round(begins, 6), round(ends, 6), each.resource, each.module))
     return sorted(found)

@@ -32,7 +32,7 @@ def test_what_one_model_fits_on_four_do_not():
 def test_more_models_take_longer_and_need_more(runtime):
     alone, two = solved(runtime=runtime), solved("reference=llama-2-7b", runtime=runtime)
     assert two.best.step_time > alone.best.step_time
-    assert {"reference: compute"} <= set(two.best.terms)
+    assert any(term.startswith("reference: ") for term in two.best.terms)
     assert sum(two.best.terms.values()) == pytest.approx(two.best.step_time)
     assert two.best.assumptions[-1].name == "time of rollouts"
     assert "time of rollouts" not in {each.name for each in alone.best.assumptions}

@@ -70,7 +70,11 @@ def test_the_set_is_as_broad_as_it_claims(shipped):
 
 def test_calibration_is_shown_and_not_scored(shipped):
     calibration = {run.id for run in shipped.runs if run.calibration}
-    assert calibration == {"llm-foundry-7b-8a100-80g-2048x6"}
+    assert calibration == {
+        "llm-foundry-7b-8a100-80g-2048x6",
+        "llm-foundry-7b-8a100-80g-65536x1",
+        "qwen-7b-full-2xa100-256",
+    }
     assert sum(score.count for score in shipped.scores) == sum(run.scored for run in shipped.runs)
     assert not scores([run(0, 1.0, 2.0, calibration=True)])
 

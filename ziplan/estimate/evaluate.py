@@ -13,14 +13,14 @@ from ziplan.estimate.fidelity import residuals, widened
 from ziplan.estimate.rates import Rates
 from ziplan.estimate.result import Assumption, Estimate, TierMemory
 from ziplan.hardware.cluster import Cluster
-from ziplan.hardware.rates import UNKNOWN, End
+from ziplan.hardware.rates import ARITHMETIC, GPU, UNKNOWN, End
 from ziplan.laws.counts import step_flops, tokens_per_step
 from ziplan.laws.efficiency import step_cost
 from ziplan.laws.endurance import drive_lifetime
 from ziplan.laws.law import Derivation, maximum, where
-from ziplan.laws.traffic import compute_time, transfer_time
+from ziplan.laws.traffic import compute_time, product_time, transfer_time
 from ziplan.plan import Plan
-from ziplan.runtimes.runtime import MEMLOCK, PHASES, Demand, Ledger, Runtime, Segment, total
+from ziplan.runtimes.runtime import MEMLOCK, PHASES, PYTHON, Demand, Ledger, Runtime, Segment, total
 from ziplan.workload.training import Workload
 
 RESERVE = {"hbm": 0.0, "dram": 0.05, "nvme": 0.05}
@@ -106,7 +106,7 @@ def _estimated(
         step_time=step_time,
         tokens_per_step=tokens,
         model_flops=model_flops,
-        hardware_flops=_worked(segments, "gpu") * plan.dp_degree,
+        hardware_flops=total(_worked(segments, kind) for kind in ARITHMETIC) * plan.dp_degree,
         memory=memory(cluster, book),
         ledger=book,
         segments=segments,
@@ -157,8 +157,12 @@ def _demand_time(derivation: Derivation, rates: Rates, demand: Demand) -> float:
     rate, label = rates.of(demand.resource), demand.term
     if rate == UNKNOWN:
         return where(demand.amount > 0, math.nan, 0.0)
-    if demand.resource == "gpu":
+    if demand.resource == PYTHON:
+        return demand.amount
+    if demand.resource == GPU:
         return derivation.apply(compute_time, label, flops=demand.amount, sustained_flops_per_s=rate)
+    if demand.resource in ARITHMETIC:
+        return derivation.apply(product_time, label, flops=demand.amount, product_flops_per_s=rate)
     if demand.resource == "cpu_optimizer":
         return rates.update_time(derivation, label, demand.amount)
     return derivation.apply(transfer_time, label, bytes_moved=demand.amount, link_bandwidth=rate)
@@ -283,7 +287,7 @@ def _traffic(segments: Iterable[Segment]) -> dict[str, tuple[float, float]]:
     """Bytes per step and rank, (read, write), of each tier and of the gather."""
     links: dict[str, tuple[float, float]] = {}
     for repeats, demand in _demands(segments):
-        if demand.resource in ("gpu", "cpu_optimizer"):
+        if demand.resource in (*ARITHMETIC, PYTHON, "cpu_optimizer"):
             continue
         name, _, direction = demand.resource.partition(".")
         read, written = links.get(name, (0.0, 0.0))

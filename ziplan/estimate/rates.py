@@ -7,6 +7,7 @@ from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.node import Tier
 from ziplan.hardware.rates import (
     ADAM_BYTES,
+    ARITHMETIC,
     OVER_THE_HOST,
     UNLIMITED,
     Assumed,
@@ -14,14 +15,13 @@ from ziplan.hardware.rates import (
     Rate,
     cpu_optimizer_rate,
     network_of,
-    sustained_rate,
     tier_rate,
 )
 from ziplan.laws.contention import path_bandwidth, shared_link_bandwidth
 from ziplan.laws.law import Derivation
 from ziplan.laws.optimizer import cpu_adam_time, cpu_adam_time_by_bandwidth
 from ziplan.laws.partition import ring_bandwidth
-from ziplan.runtimes.runtime import Runtime
+from ziplan.runtimes.runtime import PYTHON, Runtime
 from ziplan.units import Precision
 
 
@@ -56,14 +56,16 @@ class Rates:
         """Path of the missing input, by resource."""
 
     def of(self, resource: str) -> float:
-        """FLOP/s of "gpu", param/s of "cpu_optimizer" (the node's), else B/s of one rank."""
+        """FLOP/s of the GPU's, param/s of "cpu_optimizer" (the node's), s/s of "python", B/s of one rank."""
         if resource not in self._known:
             self._known[resource] = self._work_out(resource)
         return self._known[resource]
 
     def _work_out(self, resource: str) -> float:
-        if resource == "gpu":
-            return self._stated(resource, sustained_rate(self._node, self._precision))
+        if resource in ARITHMETIC:
+            return self._stated(resource, ARITHMETIC[resource](self._node, self._precision))
+        if resource == PYTHON:
+            return 1.0
         if resource == "cpu_optimizer":
             return self._stated(resource, cpu_optimizer_rate(self._node))
         if resource == "gather":
@@ -82,7 +84,7 @@ class Rates:
             self.unknown[resource] = rate.missing
         if resource == "cpu_optimizer":
             self._dram_limited = rate.dram_limited
-        return rate.value if rate.assumed is None else rate.assumed.at(self._end)
+        return rate.at(self._end)
 
     def update_time(self, derivation: Derivation, label: str, params: float) -> float:
         """Seconds in which a node's processors update so many parameters, by the law that limits them."""

@@ -42,7 +42,8 @@ class Gpu(Part):
 
     `peak_flops_per_s` is the dense data-sheet rate with fp32 accumulation,
     `sustained_flops_per_s` what training without offload was measured to reach (model FLOPs,
-    nothing recomputed), `matmul_flops_per_s` the best of a matrix product alone: an upper bound.
+    nothing recomputed), `matmul_flops_per_s` the best of a matrix product alone: an upper bound. The
+    rates of products in training follow from the sustained one (`ziplan.hardware.rates.matrix_rate`).
     """
 
     name: str

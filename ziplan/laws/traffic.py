@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from ziplan.laws.law import law
+from ziplan.laws.law import law, maximum
 from ziplan.units import (
     Bytes,
     BytesPerParam,
     BytesPerSecond,
+    BytesPerToken,
     Count,
     Flops,
     FlopsPerSecond,
     Params,
     Seconds,
+    Tokens,
 )
 
 
@@ -48,3 +50,32 @@ def transfer_time(bytes_moved: Bytes, link_bandwidth: BytesPerSecond) -> Seconds
 def compute_time(flops: Flops, sustained_flops_per_s: FlopsPerSecond) -> Seconds:
     """Time of arithmetic at the sustained rate."""
     return flops / sustained_flops_per_s
+
+
+@law("arXiv:2007.00072 sec 3")
+def product_time(flops: Flops, product_flops_per_s: FlopsPerSecond) -> Seconds:
+    """Time of one kind of products (with matrices, of attention) at the rate that its kernels reach."""
+    return flops / product_flops_per_s
+
+
+@law("arXiv:2205.05198 sec 4.1; arXiv:2007.00072 sec 3")
+def activation_traffic(
+    tokens_per_rank: Tokens,
+    layer_count: Count,
+    activation_bytes_per_token: BytesPerToken,
+    access_count: Count,
+) -> Bytes:
+    """Bytes that activations move through the GPU's memory in one micro-step.
+
+    A tensor that backward needs is written and read in forward (2 accesses), so again where it is
+    recomputed (2), and read once more in backward, where its gradient is written and read (3).
+    """
+    return tokens_per_rank * layer_count * activation_bytes_per_token * access_count
+
+
+@law("https://doi.org/10.1145/1498765.1498785")
+def exposed_weight_bytes(
+    weight_bytes: Bytes, flops: Flops, product_flops_per_s: FlopsPerSecond, memory_bandwidth: BytesPerSecond
+) -> Bytes:
+    """Bytes of weights that are still to be read when their products are done: the roofline's other side."""
+    return maximum(0.0, weight_bytes - memory_bandwidth * flops / product_flops_per_s)

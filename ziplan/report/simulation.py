@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ziplan.estimate import Estimate
+from ziplan.hardware.rates import GPU
 from ziplan.report.figures import lacking
 from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.page import Block, Paragraph, laid_out
 from ziplan.report.phrases import job_words, shown
 from ziplan.report.table import Column, table
-from ziplan.simulate.links import GPU
 from ziplan.simulate.step import OTHERS, Simulation, StagePlayed
 from ziplan.simulate.trace import Watched
 

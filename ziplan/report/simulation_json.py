@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ziplan.hardware.rates import ARITHMETIC
 from ziplan.report.json import Document, Notes, plan_object
 from ziplan.report.simulation import Told
+from ziplan.runtimes.runtime import PYTHON
 from ziplan.simulate.step import Simulation
 from ziplan.simulate.trace import Tally
 
@@ -102,7 +104,7 @@ def _moved(sums: Tally) -> Document:
     """Bytes of one rank by tier and gather, as `ziplan.fit/1` has them."""
     links: dict[str, dict[str, float]] = {}
     for resource, amount in sums.moved.items():
-        if resource in ("gpu", "cpu_optimizer"):
+        if resource in (*ARITHMETIC, PYTHON, "cpu_optimizer"):
             continue
         name, _, direction = resource.partition(".")
         row = links.setdefault(name, {"read_bytes": 0.0, "write_bytes": 0.0})

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ziplan.hardware.rates import ARITHMETIC
 from ziplan.report.json import Document
+from ziplan.runtimes.runtime import PYTHON
 from ziplan.simulate.step import Simulation, StagePlayed
 from ziplan.simulate.trace import Watched
 
@@ -19,9 +21,16 @@ STEP, BUFFERS = 1, 2
 
 ROWS = {
     "gpu": "GPU",
+    "gpu_matrix": "GPU, products with matrices",
+    "gpu_attention": "GPU, attention",
+    "python": "Python",
     "gather": "gather and reduce between ranks",
     "cpu_optimizer": "CPU optimizer",
 }
+
+
+UNITS = {**dict.fromkeys(ARITHMETIC, "flops"), PYTHON: "seconds", "cpu_optimizer": "params"}
+"""What is counted of a resource that moves no bytes."""
 
 
 class _Bar(NamedTuple):
@@ -73,7 +82,7 @@ def _bars(stage: StagePlayed, offset: float, rows: dict[tuple[str, int], int]) -
             lane += 1
         ends[bar.row, lane] = bar.end
         number = rows.setdefault((bar.row, lane), len(rows))
-        unit = {"gpu": "flops", "cpu_optimizer": "params"}.get(bar.row, "bytes")
+        unit = UNITS.get(bar.row, "bytes")
         yield _event(
             bar.name, number, offset + bar.begin, offset + bar.end, {"for": bar.module, unit: bar.amount}
         )

@@ -27,6 +27,10 @@ TRAINING = ("forward", "backward", "step")
 RUNNING = ("init", "forward", "backward", "step", "save")
 
 
+PYTHON = "python"
+"""Seconds of the Python thread that launches what the GPU does."""
+
+
 class Line(NamedTuple):
     """One line of a ledger: so many bytes of one tier in some phases.
 
@@ -94,8 +98,9 @@ def total(amounts: Iterable[float]) -> float:
 class Demand(NamedTuple):
     """So much work of one resource: bytes of a tier or link, FLOPs, or parameters to update.
 
-    `resource` is "gpu" (FLOPs), "cpu_optimizer" (parameters of the whole node), "gather" (bytes
-    received per rank), "<tier>.read" or "<tier>.write" (bytes per rank between tier and GPU), or
+    `resource` is one of `ziplan.hardware.rates.ARITHMETIC` (FLOPs), "python" (seconds of its thread),
+    "cpu_optimizer" (parameters of the whole node), "gather" (bytes received per rank), "<tier>.read" or
+    "<tier>.write" (bytes per rank between tier and GPU; of the GPU's own tier, through its memory), or
     "<tier>.swap_read" / "<tier>.swap_write" (bytes per rank between tier and DRAM).
     """
 

@@ -14,6 +14,8 @@ from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.node import Tier
 from ziplan.hardware.rates import (
     ADAM_BYTES,
+    ARITHMETIC,
+    GPU,
     OVER_THE_HOST,
     UNLIMITED,
     Assumed,
@@ -24,9 +26,10 @@ from ziplan.hardware.rates import (
     tier_rate,
 )
 from ziplan.laws.contention import shared_link_bandwidth
+from ziplan.runtimes.runtime import PYTHON
 from ziplan.units import Precision
 
-GPU, CPU, SOFTWARE = "gpu", "cpu", "swap software"
+CPU, SOFTWARE = "cpu", "swap software"
 IN, OUT = "to GPU", "from GPU"
 """The directions of a link between a GPU and the rest of its node."""
 
@@ -69,13 +72,18 @@ class Machine:
     def _work_out(self, resource: str) -> Path:
         if not resource:
             return Path(1.0, ())
-        if resource == GPU:
-            rate = self._known(resource, sustained_rate(self._node, self._precision))
-            return Path(1.0, self._link(GPU, rate))
+        if resource in ARITHMETIC:
+            return Path(1.0, self._arithmetic(resource))
+        if resource == PYTHON:
+            return Path(1.0, self._link(PYTHON, 1.0))
         if resource == "cpu_optimizer":
             return self._cpu_optimizer()
         if resource == "gather":
             return Path(1.0, self._gather())
+        return self._of_tier(resource)
+
+    def _of_tier(self, resource: str) -> Path:
+        """The way of a tier's bytes."""
         name, direction = resource.rsplit(".", 1)
         tier, moved = self._node.tiers[name], direction.removeprefix("swap_")
         own = self._medium(name, tier, moved)
@@ -89,6 +97,12 @@ class Machine:
             return Path(1.0, (*own, *way))
         # Direct I/O goes through pinned host memory: written there, and read again.
         return Path(1.0, _merged((*own, *self._dram("write"), *self._dram("read"), *way)))
+
+    def _arithmetic(self, kind: str) -> tuple[tuple[str, float], ...]:
+        """A FLOP of one kind, as what it takes of a GPU whose rate is the sustained one."""
+        sustained = self._known(kind, sustained_rate(self._node, self._precision))
+        rate = ARITHMETIC[kind](self._node, self._precision).value
+        return tuple((link, sustained / rate) for link, _ in self._link(GPU, sustained))
 
     def _cpu_optimizer(self) -> Path:
         """A node's parameters, as the bytes of DRAM that one rank's share of them moves."""

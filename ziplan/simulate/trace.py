@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ziplan.hardware.rates import ARITHMETIC
 from ziplan.runtimes.schedule import OWN, Work
 from ziplan.simulate.engine import Played, Task
-from ziplan.simulate.links import GPU
 
 Stall = tuple[str, str]
 """(what the GPU had to wait with, the link or the buffers that it waited for)."""
@@ -31,7 +31,8 @@ class Watched(NamedTuple):
 
     def on_gpu(self, work: Work) -> bool:
         """Whether the GPU itself works."""
-        return work.amount > 0 and (work.resource == GPU or work.resource.partition(".")[0] == self.gpu_tier)
+        place = work.resource.partition(".")[0]
+        return work.amount > 0 and (place in ARITHMETIC or place == self.gpu_tier)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ziplan.check.case import Case
 from ziplan.check.finding import Hit, Number, Rule
+from ziplan.hardware.rates import ARITHMETIC
 from ziplan.units import show
 
 LARGE_TERM = 0.30
@@ -26,7 +27,7 @@ def missing_input(case: Case) -> Iterator[Hit]:
 
 
 RESOURCES = {
-    "gpu.sustained_flops_per_s": ("gpu",),
+    "gpu.sustained_flops_per_s": tuple(ARITHMETIC),
     "cpu.adam_params_per_s": ("cpu_optimizer",),
     "fabric": ("gather",),
 }

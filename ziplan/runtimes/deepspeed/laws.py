@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ziplan.laws.law import law, minimum, where
-from ziplan.units import Bytes, BytesPerParam, Count, Params, Ratio
+from ziplan.units import Bytes, BytesPerParam, Count, Params, Ratio, Seconds
 
 
 @law("DeepSpeed 0.19.8 runtime/zero/stage3.py:_create_fp16_partitions_with_defragmentation; stage_1_and_2.py")
@@ -153,3 +153,9 @@ def host_link_bytes(params: Params, bytes_per_param: BytesPerParam, dp_degree: C
 def swapped_bytes(elements: Params, bytes_per_param: BytesPerParam, share: Ratio) -> Bytes:
     """Bytes of one rank that move between DRAM and NVMe."""
     return share * bytes_per_param * elements
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/parameter_offload.py:pre_sub_module_forward_function")
+def hook_time(module_visits: Count, hook_latency: Seconds) -> Seconds:
+    """Time that the Python thread takes to go through the modules, whatever they compute."""
+    return module_visits * hook_latency

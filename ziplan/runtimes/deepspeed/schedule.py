@@ -19,9 +19,11 @@ from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.fetches import Coordinator, Policy, Tensor, Visit, fetches, visits
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
 from ziplan.runtimes.deepspeed.shards import shards
-from ziplan.runtimes.deepspeed.traffic import parts_of
+from ziplan.runtimes.deepspeed.traffic import HOOKS, parts_of
 from ziplan.runtimes.deepspeed.update import OPTIMIZER_BUFFERS, update
+from ziplan.runtimes.runtime import PYTHON
 from ziplan.runtimes.schedule import Buffers, Held, Parts, Schedule, Stage, Work, Works, shares
+from ziplan.runtimes.shared.compute import share_of_work, work_flops
 from ziplan.runtimes.shared.sweeps import Module, modules
 from ziplan.workload.training import Workload
 
@@ -40,6 +42,7 @@ MISSED = 0.1
 """Share of gathers on demand that is worth a word; the first modules of a micro-step always have some."""
 
 CONVENTIONS = (
+    "in stage 3 the hooks of every module take the Python thread as long, and it runs ahead of the GPU",
     "the Python thread is at the module that the GPU computes: what a module lacks, and what is read "
     "ahead in it, is asked for when the module before has computed; it may really run ahead, and the "
     "estimate takes gathers as hidden wherever anything is read ahead",
@@ -47,7 +50,8 @@ CONVENTIONS = (
     "gathers follow on a stream of their own",
     "gradients are reduced and copied in buckets on one stream beside backward; a micro-step ends when "
     "that stream is empty; copies of gradients that are swapped hold the Python thread",
-    "attention's own products are spread over the matrices of its layer",
+    "attention's own products, and all that passes through the GPU's memory and is no product, are spread "
+    "over the matrices",
 )
 
 
@@ -68,7 +72,7 @@ def schedule(
     facts = Facts(Derivation(record=False), cluster, workload, plan, stated)
     step = parts_of(facts)
     micro_step, afterwards = step.micro_step, step.afterwards
-    trace = _Trace(facts, Parts(micro_step).of("compute", "gpu", 1.0))
+    trace = _Trace(facts, work_flops(Parts(micro_step)))
 
     def boundary() -> Parts:
         return Parts(step.at_the_last.segment, step.boundary)
@@ -298,6 +302,7 @@ class _Written:
 
     def _visit(self, place: int, stop: _Stop, begins: bool, ends: bool) -> None:
         """One module: what it fetches, what it waits for, what it computes, what leaves with it."""
+        launched = self._launch(stop)
         for fetch in stop.fetches:
             self._fetch(stop, fetch)
         waits = {self.gathered[name] for name in stop.needs if name in self.gathered}
@@ -305,14 +310,7 @@ class _Written:
             waits |= self._checkpoint(stop, self.back, {self.before})
         freed: Held = ((GATHERED, stop.freed), (SWAPPED_IN, stop.freed_buffers)) if stop.freed else ()
         if waits or self.waits or freed or stop.flops or stop.gradients:
-            self.before = self.works.add(
-                stop.name,
-                "compute",
-                "gpu",
-                self.parts.of("compute", "gpu", self.flops[place]),
-                {self.before, *waits, *self.waits},
-                gives=freed,
-            )
+            self.before = self._compute(place, stop, {self.before, launched, *waits, *self.waits}, freed)
             self.waits = []
         if ends and stop.forward and stop.layer >= 0:
             self.stashed += self._checkpoint(stop, self.out, {self.before})
@@ -322,6 +320,20 @@ class _Written:
                 self._flush()
             self.bucket.append(elements)
         self.ready = self.before
+
+    def _launch(self, stop: _Stop) -> int:
+        """The Python thread at a module; it runs ahead of the GPU as far as it can."""
+        seconds = self.parts.of(HOOKS, PYTHON, 1 / len(self.stops))
+        return self.works.add(stop.name, HOOKS, PYTHON, seconds, line=PYTHON) if seconds else -1
+
+    def _compute(self, place: int, stop: _Stop, after: set[int], freed: Held) -> int:
+        """What the GPU does for a module; what the module lets go is free when all of it is done."""
+        work = list(share_of_work(self.f, self.parts, self.flops[place]))
+        first, *others = [work[0], *(each for each in work[1:] if each[2])]
+        number = self.works.add(stop.name, *first, after, gives=() if others else freed)
+        for each in others:
+            number = self.works.add(stop.name, *each, (number,), gives=freed if each is others[-1] else ())
+        return number
 
     def _fetch(self, stop: _Stop, fetch: _Fetch) -> None:
         """A shard's way: read from NVMe, copied to the GPU, gathered; asked for when the GPU gets here."""

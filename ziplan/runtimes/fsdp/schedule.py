@@ -17,6 +17,7 @@ from ziplan.plan import Plan
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.traffic import program
 from ziplan.runtimes.schedule import Parts, Schedule, Stage, Work, Works, shares
+from ziplan.runtimes.shared.compute import share_of_work, work_flops
 from ziplan.runtimes.shared.facts import FP32_BYTES
 from ziplan.runtimes.shared.sweeps import Module, modules
 from ziplan.workload.training import Workload
@@ -30,7 +31,8 @@ CONVENTIONS = (
     "gathers and reduce-scatters share one communicator and take turns in the order in which they are issued",
     "backward goes on when the reduction before the last is done; where gradients are added on the host, "
     "when they are added",
-    "attention's own products are spread over the matrices of its layer",
+    "attention's own products, and all that passes through the GPU's memory and is no product, are spread "
+    "over the matrices",
 )
 
 
@@ -49,7 +51,7 @@ def schedule(
         )
     facts = Facts(Derivation(record=False), cluster, workload, plan)
     micro_step, optimizer = program(facts.derivation, cluster, workload, plan)
-    units = _units(modules(facts, Parts(micro_step).of("compute", "gpu", 1.0)))
+    units = _units(modules(facts, work_flops(Parts(micro_step))))
     first = Stage(
         "first micro-step", 1, lambda _: _Written(facts, Parts(micro_step), units, adds=False).all()
     )
@@ -156,7 +158,9 @@ class _Written:
             self._reduce(unit)
 
     def _compute(self, name: str, share: float, begins: int) -> int:
-        return self.works.add(name, "compute", "gpu", self.parts.of("compute", "gpu", share), (begins,))
+        for work in share_of_work(self.f, self.parts, share):
+            begins = self.works.add(name, *work, (begins,))
+        return begins
 
     def _gather(self, unit: _Unit, sweep: str, after: int) -> int:
         """A group's shards copied from the host where they are kept there, then gathered."""

@@ -24,7 +24,7 @@ from ziplan.runtimes.fsdp import laws
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.groups import Groups
 from ziplan.runtimes.runtime import Demand, Segment
-from ziplan.runtimes.shared.compute import micro_step_flops
+from ziplan.runtimes.shared.compute import gpu_work
 from ziplan.runtimes.shared.facts import FP32_BYTES
 from ziplan.workload.training import Workload
 
@@ -123,7 +123,7 @@ def _micro_step(f: Facts) -> Segment:
     reduced = moves.reduce("gradients of the layers", trained.layers)
     down = moves.copy_out("gradients of the layers to the host", trained.layers, alone)
     chains = (
-        [Demand("compute", "gpu", micro_step_flops(f))],
+        [*gpu_work(f)],
         [*copies, *copies_again, gathered_again],
         [gathered, gathered_again, reduced],
         [reduced, *down],

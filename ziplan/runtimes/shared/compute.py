@@ -1,10 +1,17 @@
-"""FLOPs of a micro-step: what the model's own code computes, whatever the runtime."""
+"""What a GPU does in a micro-step: what the model's own code computes and moves, whatever the runtime."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from ziplan.hardware.rates import ATTENTION, MATRIX, UNKNOWN, UNLIMITED, matrix_rate, tier_rate
 from ziplan.laws.counts import attention_flops, step_flops
-from ziplan.runtimes.runtime import total
+from ziplan.laws.memory import logits_bytes
+from ziplan.laws.traffic import activation_traffic, exposed_weight_bytes
+from ziplan.runtimes.runtime import Demand, total
+from ziplan.runtimes.schedule import Parts
 from ziplan.runtimes.shared.facts import Facts
+from ziplan.runtimes.shared.memory import INFERRED_LOGIT_BYTES, LOGIT_BYTES
 
 COMPUTED_SHARE = {"flash": 0.5, "eager": 1.0}
 """Share of a causal score matrix that attention computes: flash kernels skip the masked half."""
@@ -12,15 +19,45 @@ COMPUTED_SHARE = {"flash": 0.5, "eager": 1.0}
 SWEEP = 2.0
 """FLOPs per parameter and token of one product with a matrix, forward or for one of its two gradients."""
 
+WRITTEN_AND_READ = 2.0
+"""Accesses of a tensor that one operator makes and the next takes."""
+
+IN_BACKWARD = 3.0
+"""Accesses of a kept activation in backward: it is read, and its gradient is written and read."""
+
+COMPUTE, FUSED, MOVED = "compute", "attention", "GPU memory"
+"""Terms of what the GPU does in turn: products with matrices, fused attention, everything else."""
+
 
 def micro_step_flops(f: Facts) -> float:
-    """FLOPs of one micro-step on one GPU.
+    """FLOPs of one micro-step on one GPU, of every kind."""
+    return matrix_flops(f) + _attention_flops(f)
+
+
+def gpu_work(f: Facts) -> tuple[Demand, ...]:
+    """What one GPU does in a micro-step, one after the other.
+
+    Matrix products run at the rate of matrices, fused attention at that of its kernels. Norms,
+    activation functions, residuals, masks, scores that are written out and the loss compute next to
+    nothing: they take the time of their bytes, which no product hides.
+    """
+    matrices, attention = matrix_flops(f), _attention_flops(f)
+    fused = f.workload.training.attention == "flash"
+    return (
+        Demand(COMPUTE, MATRIX, matrices if fused else matrices + attention),
+        Demand(FUSED, ATTENTION, attention if fused else 0.0),
+        Demand(MOVED, f"{f.gpu}.read", _activations(f) + _logits(f) + _weights(f, matrices)),
+    )
+
+
+def matrix_flops(f: Facts) -> float:
+    """FLOPs of one micro-step's products with matrices.
 
     A matrix takes part in forward, once more where full checkpointing recomputes its layer, in the
     gradient of its input where something before it is trained, and in its own gradient where it is
     trained itself: 6 or 8 FLOPs for a parameter and token when all are.
     """
-    model, training = f.workload.model, f.workload.training
+    model = f.workload.model
     reached = f.by_reach(lambda swept: swept.layers)
     parts = (
         ("matrix products of forward", float(model.matmul_params)),
@@ -28,13 +65,18 @@ def micro_step_flops(f: Facts) -> float:
         ("matrix products for gradients of inputs", f.by_reach(lambda swept: swept.input_gradients)),
         ("matrix products for gradients of weights", f.by_reach(lambda swept: swept.weight_gradients)),
     )
-    matrices = total(
+    return total(
         f.derivation.apply(
             step_flops, label, params=params, tokens_per_rank=f.tokens, flops_per_param_token=SWEEP
         )
         for label, params in parts
     )
-    attention = f.derivation.apply(
+
+
+def _attention_flops(f: Facts) -> float:
+    model, training = f.workload.model, f.workload.training
+    reached = f.by_reach(lambda swept: swept.layers)
+    return f.derivation.apply(
         attention_flops,
         "attention scores and values of one micro-step",
         layer_count=float(model.attentions),
@@ -45,4 +87,72 @@ def micro_step_flops(f: Facts) -> float:
         flops_per_token_pair=4.0,
         tokens_per_rank=f.tokens,
     )
-    return matrices + attention
+
+
+def _activations(f: Facts) -> float:
+    """Bytes of the layers' activations, as the modules as written keep them (`none_high`)."""
+    acts, reached = f.workload.activations, f.by_reach(lambda swept: swept.layers)
+    scores = acts.attention_scores_high * f.workload.training.attended
+    kept = acts.none_high + scores
+    again = f.full * kept + f.selective * (kept - acts.selective_high)
+    swept = (
+        ("activations moved in forward", kept, WRITTEN_AND_READ),
+        ("activations moved in recomputation", reached * again, WRITTEN_AND_READ),
+        ("activations and their gradients moved in backward", reached * kept, IN_BACKWARD),
+    )
+    return total(
+        f.derivation.apply(
+            activation_traffic,
+            label,
+            tokens_per_rank=f.tokens,
+            layer_count=float(f.workload.model.layer_count),
+            activation_bytes_per_token=each,
+            access_count=accesses,
+        )
+        for label, each, accesses in swept
+    )
+
+
+def _logits(f: Facts) -> float:
+    """Bytes of logits and loss, each tensor written and read once."""
+    model = f.workload.model
+    _, each = LOGIT_BYTES if model.trainable_params else INFERRED_LOGIT_BYTES
+    return WRITTEN_AND_READ * f.derivation.apply(
+        logits_bytes,
+        "logits and loss of one micro-step",
+        tokens_per_rank=f.tokens,
+        vocab_size=model.logits_share * float(model.vocab_size),
+        logit_bytes_per_token=each,
+    )
+
+
+def _weights(f: Facts, flops: float) -> float:
+    """Bytes of weights that a product of few tokens waits for: every product reads or writes them once."""
+    node, model = f.cluster.node, f.workload.model
+    rate = matrix_rate(node, f.workload.precision).value
+    memory = tier_rate(f.gpu, node.tiers[f.gpu], "read").value
+    if rate == UNKNOWN or memory == UNLIMITED or not model.matmul_params:
+        return 0.0
+    # All experts are read, however few of them a token is sent to.
+    passes = flops / (SWEEP * f.tokens * model.matmul_params)
+    experts = sum(o.params * o.count for o in model.operators if o.kind == "experts")
+    dense = sum(o.matmul_params * o.count for o in model.operators if o.kind != "experts")
+    return f.derivation.apply(
+        exposed_weight_bytes,
+        "weights that few tokens do not hide",
+        weight_bytes=f.element * passes * float(dense + experts),
+        flops=flops,
+        product_flops_per_s=rate,
+        memory_bandwidth=memory,
+    )
+
+
+def share_of_work(f: Facts, parts: Parts, share: float) -> Iterator[tuple[str, str, float]]:
+    """(term, resource, amount) of a share of what the GPU does in a micro-step, matrices first."""
+    for term, resource in ((COMPUTE, MATRIX), (FUSED, ATTENTION), (MOVED, f"{f.gpu}.read")):
+        yield term, resource, parts.of(term, resource, share)
+
+
+def work_flops(parts: Parts) -> float:
+    """FLOPs of a micro-step's GPU work, of every kind."""
+    return parts.of(COMPUTE, MATRIX, 1.0) + parts.of(FUSED, ATTENTION, 1.0)

@@ -1,0 +1,117 @@
+"""What a GPU does in a micro-step: products at their rates, all else by its bytes, Python beside it."""
+
+from dataclasses import replace
+
+import pytest
+from runtimes.toy import HIDDEN, MIDDLE, VOCABULARY, cluster, plan, toy, workload
+
+from ziplan.estimate import estimate
+from ziplan.hardware.rates import ATTENTION, MATRIX
+from ziplan.laws.law import Derivation
+from ziplan.plan import Checkpointing
+from ziplan.runtimes import RUNTIMES
+from ziplan.runtimes.deepspeed.traffic import HOOK_LATENCY
+from ziplan.runtimes.shared.compute import gpu_work, micro_step_flops
+from ziplan.runtimes.shared.facts import Facts
+
+LAYERS, TOKENS = 4, 2048
+MATRICES = LAYERS * (4 * HIDDEN**2 + 2 * HIDDEN * MIDDLE)
+HEAD = HIDDEN * VOCABULARY
+
+
+def facts(tokens=TOKENS, mode=Checkpointing.NONE, **training):
+    work = workload(toy(LAYERS), sequence_length=tokens, **training)
+    return Facts(Derivation(), cluster(), work, plan(activation_checkpointing=float(mode)))
+
+
+def demands(f):
+    return {demand.term: demand for demand in gpu_work(f)}
+
+
+def times(runtime, works, **fields):
+    machine = cluster(gpus=4)
+    chosen = [
+        plan(dp_degree=4.0, **{name: value[n] for name, value in fields.items()}) for n in range(len(works))
+    ]
+    return [
+        float(estimate(machine, work, RUNTIMES[runtime], each).step_time)
+        for work, each in zip(works, chosen, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("mode", [Checkpointing.NONE, Checkpointing.FULL])
+def test_fused_attention_has_a_rate_of_its_own(mode):
+    f, full = facts(mode=mode, attention="flash"), float(mode == Checkpointing.FULL)
+    work = demands(f)
+    attention = 4 * TOKENS * HIDDEN * LAYERS * 0.5 * (3 + full) * TOKENS
+    assert work["compute"].resource == MATRIX
+    assert work["attention"].resource == ATTENTION
+    assert work["compute"].amount == TOKENS * (6 * (MATRICES + HEAD) + full * 2 * MATRICES)
+    assert work["attention"].amount == attention
+    assert micro_step_flops(f) == work["compute"].amount + attention
+
+
+def test_scores_that_are_written_out_are_products_and_bytes():
+    fused, written = demands(facts(attention="flash")), facts(attention="eager")
+    scores = written.workload.activations._replace(attention_scores_high=48.0)
+    work = demands(replace(written, workload=replace(written.workload, activations=scores)))
+    assert work["attention"].amount == 0
+    assert work["compute"].amount == fused["compute"].amount + 2 * fused["attention"].amount
+    more = work["GPU memory"].amount - demands(written)["GPU memory"].amount
+    assert more == 5 * 48 * TOKENS * LAYERS * TOKENS
+
+
+@pytest.mark.parametrize(
+    ("mode", "accesses"), [(Checkpointing.NONE, 5), (Checkpointing.FULL, 7), (Checkpointing.SELECTIVE, 6)]
+)
+def test_activations_are_written_and_read_in_each_sweep_and_logits_once(mode, accesses):
+    """60 bytes a width (30 outside of attention's core): 2 accesses forward, 2 recomputed, 3 backward."""
+    kept = facts().workload.activations
+    assert (kept.none_high, kept.selective_high) == (60 * HIDDEN, 30 * HIDDEN)
+    moved = demands(facts(mode=mode))["GPU memory"].amount
+    assert moved == TOKENS * (accesses * LAYERS * 60 * HIDDEN + 2 * 14 * VOCABULARY)
+
+
+def test_few_tokens_wait_for_the_weights():
+    """One token: every matrix is read or written in 3 products, which themselves take next to nothing."""
+    moved = demands(facts(tokens=1))["GPU memory"].amount
+    weights = 3 * 2 * (MATRICES + HEAD)
+    assert weights * 0.98 < moved < weights * 1.1
+
+
+@pytest.mark.parametrize("runtime", ["deepspeed", "fsdp", "ideal"])
+@pytest.mark.parametrize("mode", [Checkpointing.NONE, Checkpointing.FULL])
+def test_more_tokens_or_a_wider_model_never_take_less_time(runtime, mode):
+    batches = [1.0, 2.0, 3.0, 8.0, 64.0, 1000.0]
+    modes = [float(mode)] * len(batches)
+    longer = times(
+        runtime,
+        [workload(toy(LAYERS)) for _ in batches],
+        micro_batch_size=batches,
+        activation_checkpointing=modes,
+    )
+    widths = [256, 512, 1024, 2048, 8192]
+    wider = times(
+        runtime,
+        [workload(toy(LAYERS, width, 4 * width)) for width in widths],
+        activation_checkpointing=modes[: len(widths)],
+    )
+    assert longer == sorted(longer)
+    assert wider == sorted(wider)
+
+
+def test_hooks_of_stage_3_are_the_floor_of_a_micro_step():
+    """6 modules a layer, visited forward, in recomputation and backward; 3 outside, forward and backward."""
+    inside, outside = 6 * LAYERS, 3
+    answers = {
+        stage: estimate(
+            cluster(gpus=4),
+            workload(toy(LAYERS)),
+            RUNTIMES["deepspeed"],
+            plan(dp_degree=4.0, zero_stage=stage, activation_checkpointing=float(Checkpointing.FULL)),
+        )
+        for stage in (2.0, 3.0)
+    }
+    assert answers[3.0].terms["Python hooks"] == pytest.approx(HOOK_LATENCY * (3 * inside + 2 * outside))
+    assert "compute" not in answers[3.0].terms, "which takes less, and runs behind"
+    assert "Python hooks" not in answers[2.0].terms
