@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -97,6 +98,8 @@ def test_out_replaces_what_is_there(answers, capsys, tmp_path):
 def test_out_removes_what_an_earlier_plan_wrote_there_and_nothing_else(
     answers, capsys, tmp_path, monkeypatch
 ):
+    monkeypatch.chdir(tmp_path)  # a short name, so that no width cuts what is said of it
+    folder = Path("p")
     answers("fits")
     runtime = type(answer().problem.runtime)
     emitted = {
@@ -107,17 +110,17 @@ def test_out_removes_what_an_earlier_plan_wrote_there_and_nothing_else(
         "linked": "#",
     }
     monkeypatch.setattr(runtime, "emit", lambda *_, **__: emitted)
-    assert ziplan(capsys, *FIT, "--out", tmp_path).code == 0
-    (tmp_path / "mine.txt").write_text("mine")
-    (tmp_path / "edited.sh").write_text("# by me")
-    (tmp_path / "linked").unlink()
-    (tmp_path / "linked").symlink_to(tmp_path / "mine.txt")
+    assert ziplan(capsys, *FIT, "--out", folder).code == 0
+    (folder / "mine.txt").write_text("mine")
+    (folder / "edited.sh").write_text("# by me")
+    (folder / "linked").unlink()
+    (folder / "linked").symlink_to("mine.txt")
     monkeypatch.setattr(runtime, "emit", lambda *_, **__: {"handmade.json": "{}"})
-    ran = ziplan(capsys, *FIT, "--out", tmp_path)
-    assert sorted(os.listdir(tmp_path)) == ["edited.sh", "handmade.json", "linked", "mine.txt", "plan.yaml"]
+    ran = ziplan(capsys, *FIT, "--out", folder)
+    assert sorted(os.listdir(folder)) == ["edited.sh", "handmade.json", "linked", "mine.txt", "plan.yaml"]
     assert "removed, of an earlier plan: .hidden_env, launch.sbatch" in " ".join(ran.out.split())
     assert "edited.sh is of an earlier plan and was changed since" in ran.err
-    assert (tmp_path / "mine.txt").read_text() == "mine"
+    assert (folder / "mine.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("planted", ["not: [a, plan", "schema: ziplan.plan/1", "files: {../mine.txt: x}"])
@@ -151,13 +154,16 @@ def test_removed_files_are_told_in_json_too(answers, capsys, tmp_path, monkeypat
     assert "files: removed, of an earlier plan: b.sh" in json.loads(ran.out)["notes"]
 
 
-def test_files_of_an_earlier_plan_are_told_where_the_new_one_does_not_fit(answers, capsys, tmp_path):
+def test_files_of_an_earlier_plan_are_told_where_the_new_one_does_not_fit(
+    answers, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     answers("fits")
-    assert ziplan(capsys, *FIT, "--out", tmp_path).code == 0
+    assert ziplan(capsys, *FIT, "--out", "p").code == 0
     answers("does_not_fit")
-    ran = ziplan(capsys, *FIT, "--out", tmp_path)
-    assert f"{tmp_path} keeps those of an earlier plan".replace(" ", "") in "".join(ran.out.split())
-    assert sorted(os.listdir(tmp_path)) == ["handmade.json", "plan.yaml"]
+    ran = ziplan(capsys, *FIT, "--out", "p")
+    assert "p keeps those of an earlier plan".replace(" ", "") in "".join(ran.out.split())
+    assert sorted(os.listdir("p")) == ["handmade.json", "plan.yaml"]
 
 
 @pytest.mark.parametrize(
