@@ -67,9 +67,9 @@ def _with_adapters(model: Model, adapters: Adapters) -> Model:
 
 
 def _within(operator: Operator, rank: int) -> None:
-    """Refuse a rank that a target cannot have; a gate of one output has adapters of any."""
-    width = min(operator.in_features, operator.out_features)
-    if rank > width > 1:
+    """Refuse a rank above both sides of a target; PEFT takes one above the narrower side alone."""
+    width = max(operator.in_features, operator.out_features)
+    if rank > width:
         sizes = f"{operator.in_features:,} x {operator.out_features:,}"
         raise ValueError(f"lora_rank {rank:,} is above {width:,}, the width of {operator.name} ({sizes})")
 
