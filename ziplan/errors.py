@@ -69,7 +69,3 @@ class BadInput(ZiplanError):
 
 class CannotEmit(ZiplanError):
     """A plan that the runtime cannot express; the message says what and why."""
-
-
-class CannotMeasure(ZiplanError):
-    """Something that this machine cannot measure; the message says why."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 from ziplan.estimate.rates import Rates
 from ziplan.estimate.result import Limits, TierTest
@@ -71,44 +73,61 @@ def tier_tests(
         layer_count=float(workload.model.layer_count),
         sustained_flops_per_s=sustained,
     )
-    tests = {}
-    for name, tier in cluster.node.tiers.items():
-        bandwidth = rates.of(f"{name}.read") or math.nan
-        balance = apply(machine_balance, name, sustained_flops_per_s=sustained, link_bandwidth=bandwidth)
-        striped = plan.dp_degree if tier.scope == "node" else 1.0
-        margin = (
-            apply(
-                striped_hiding_margin,
-                name,
-                arithmetic_intensity=intensity,
-                machine_balance=balance,
-                dp_degree=striped,
-            )
-            if striped > 1
-            else apply(hiding_margin, name, arithmetic_intensity=intensity, machine_balance=balance)
-        )
-        owner = apply(owner_fetch_time, name, layer_bytes=layer, link_bandwidth=bandwidth)
-        fetch = apply(
-            striped_fetch_time, name, layer_bytes=layer, dp_degree=striped, link_bandwidth=bandwidth
-        )
-        tests[name] = TierTest(
-            bandwidth=bandwidth,
+    shared = _Demand(sustained, per_token, intensity, layer, forward)
+    return {
+        name: _tier_test(apply, rates, name, plan.dp_degree if tier.scope == "node" else 1.0, shared)
+        for name, tier in cluster.node.tiers.items()
+    }
+
+
+class _Demand(NamedTuple):
+    """What every tier is held against: intensity, a layer's bytes, and its time in forward."""
+
+    sustained: float
+    per_token: float
+    intensity: float
+    layer: float
+    forward: float
+
+
+def _tier_test(
+    apply: Callable[..., float], rates: Rates, name: str, striped: float, asked: _Demand
+) -> TierTest:
+    """One tier's test; `striped` ranks each fetch their own slice of a layer from it."""
+    bandwidth = rates.of(f"{name}.read") or math.nan
+    balance = apply(machine_balance, name, sustained_flops_per_s=asked.sustained, link_bandwidth=bandwidth)
+    margin = (
+        apply(
+            striped_hiding_margin,
+            name,
+            arithmetic_intensity=asked.intensity,
             machine_balance=balance,
-            arithmetic_intensity=intensity,
-            required_tokens=apply(
-                required_tokens, name, machine_balance=balance, intensity_per_token=per_token
-            ),
-            hiding_margin=margin,
-            owner_fetch_time=owner,
-            striped_fetch_time=fetch,
-            prefetch_depth_owner=apply(
-                prefetch_depth, f"{name}, owner", fetch_time=owner, layer_time=forward
-            ),
-            prefetch_depth_striped=apply(
-                prefetch_depth, f"{name}, striped", fetch_time=fetch, layer_time=forward
-            ),
+            dp_degree=striped,
         )
-    return tests
+        if striped > 1
+        else apply(hiding_margin, name, arithmetic_intensity=asked.intensity, machine_balance=balance)
+    )
+    owner = apply(owner_fetch_time, name, layer_bytes=asked.layer, link_bandwidth=bandwidth)
+    fetch = apply(
+        striped_fetch_time, name, layer_bytes=asked.layer, dp_degree=striped, link_bandwidth=bandwidth
+    )
+    return TierTest(
+        bandwidth=bandwidth,
+        machine_balance=balance,
+        arithmetic_intensity=asked.intensity,
+        required_tokens=apply(
+            required_tokens, name, machine_balance=balance, intensity_per_token=asked.per_token
+        ),
+        hiding_margin=margin,
+        owner_fetch_time=owner,
+        striped_fetch_time=fetch,
+        prefetch_depth_owner=apply(
+            prefetch_depth, f"{name}, owner", fetch_time=owner, layer_time=asked.forward
+        ),
+        prefetch_depth_striped=apply(
+            prefetch_depth, f"{name}, striped", fetch_time=fetch, layer_time=asked.forward
+        ),
+    )
 
 
 def limits(

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ziplan.runtimes.schedule import Schedule
 
 PHASES = ("load", "init", "forward", "backward", "step", "save")
-ALWAYS = PHASES
 MEMLOCK = "memlock"
 """The tier of ledger lines that count against the limit of what one process may lock (`ulimit -l`)."""
 

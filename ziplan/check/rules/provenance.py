@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from ziplan.check.case import Case
 from ziplan.check.finding import Hit, Number, Rule
+from ziplan.check.rules.waits import LARGE_TERM
 from ziplan.hardware.rates import ARITHMETIC
 from ziplan.units import show
 
-LARGE_TERM = 0.30
 DISAGREE = 0.20
 """Share of the step time by which estimate and played step may differ without a word."""
 
