@@ -1,0 +1,88 @@
+"""What is in a node, as the operating system tells it: the facts that benchmarks and profiles go by.
+
+Nothing here is measured; `ziplan.bench.discover` fills it in from /sys and /proc.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ziplan.hardware.parts import Part
+
+DriveKind = Literal["nvme", "nvme-fabric", "sata", "virtual", "loop", "unknown"]
+FolderKind = Literal["drive", "network", "memory", "unknown"]
+
+
+class LinkState(Part):
+    """A PCIe link: transfers a second and lanes, now and at most (0 where the kernel does not say).
+
+    An idle GPU trains its link down: the current speed counts only under load.
+    """
+
+    speed: float = 0.0
+    width: int = 0
+    most_speed: float = 0.0
+    most_width: int = 0
+
+
+class PciDevice(Part):
+    """A device on PCI: its address, what it hangs from (host bridge first, itself last), its NUMA node."""
+
+    address: str
+    ancestry: tuple[str, ...] = ()
+    numa_node: int | None = None
+    link: LinkState = LinkState()
+
+
+class FoundGpu(Part):
+    """A GPU as the PCI bus shows it; CUDA's index may differ, so match by `pci.address`."""
+
+    pci: PciDevice
+    vendor: str = ""
+    device: str = ""
+
+
+class FoundDrive(Part):
+    """A block device that holds data itself. `pci` is None where it hangs from no PCI device (virtual)."""
+
+    name: str
+    kind: DriveKind
+    model: str = ""
+    size_bytes: float = 0.0
+    pci: PciDevice | None = None
+
+
+class FoundFolder(Part):
+    """A folder given for storage: its file system, and the drives below it through md, dm and overlay.
+
+    `through` names the devices between file system and drives ("md0 raid0", "dm-1 crypt").
+    """
+
+    path: str
+    label: str
+    kind: FolderKind
+    filesystem: str
+    drives: tuple[str, ...] = ()
+    through: tuple[str, ...] = ()
+    free_bytes: float = 0.0
+    size_bytes: float = 0.0
+
+
+class Topology(Part):
+    """A node. `memory_limit_bytes` is what a container or batch system leaves; None where nothing limits.
+
+    `cores` are physical cores that this process may use; `numa_cpus` the CPUs of each NUMA node.
+    """
+
+    host: str = ""
+    cpu: str = ""
+    cores: int = 1
+    cpus: tuple[int, ...] = (0,)
+    numa_cpus: dict[int, tuple[int, ...]] = {}  # noqa: RUF012 - a field of a frozen model
+    memory_bytes: float = 0.0
+    memory_limit_bytes: float | None = None
+    cpu_limit: float | None = None
+    container: str = ""
+    gpus: tuple[FoundGpu, ...] = ()
+    drives: tuple[FoundDrive, ...] = ()
+    folders: tuple[FoundFolder, ...] = ()
