@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ziplan.cli import options
-from ziplan.cli.inputs import Request, training_settings
+from ziplan.cli.given import SETTLED_BY_A_CONFIG, Given, given_options
 from ziplan.cli.output import save, show, width, write
 from ziplan.errors import BadInput, ExitCode
 
@@ -49,6 +49,7 @@ def _option(*names: str, help: str, **more: Any) -> Any:
 
 
 @app.command()
+@given_options(*SETTLED_BY_A_CONFIG)
 def check(
     config: Annotated[
         Path,
@@ -60,17 +61,7 @@ def check(
     ],
     model: options.ModelArgument,
     cluster: options.ClusterArgument,
-    set: options.SetOption = None,
-    sequence_length: options.SequenceLength = None,
-    micro_batch_size: options.MicroBatchSize = None,
-    accumulation_steps: options.AccumulationSteps = None,
-    precision: options.PrecisionOption = None,
-    checkpointing: options.CheckpointingOption = None,
-    attention: options.AttentionOption = None,
-    optimizer: options.OptimizerOption = None,
-    lora_rank: options.LoraRank = None,
-    lora_targets: options.LoraTargets = None,
-    companion: options.CompanionOption = None,
+    given: Given,
     trainer: Annotated[
         options.Trainer | None,
         _option("--trainer", help="Who reads a DeepSpeed config. Default: the Trainer where sizes are auto."),
@@ -130,25 +121,7 @@ def check(
     """Judge a config: will it run out of memory, will it stall, what in it is ignored or wrong."""
     from ziplan.cli.check_inputs import Asked
 
-    training = training_settings(
-        sequence_length=sequence_length,
-        micro_batch_size=micro_batch_size,
-        accumulation_steps=accumulation_steps,
-        precision=precision,
-        activation_checkpointing=checkpointing,
-        attention=attention,
-        optimizer=optimizer,
-        lora_rank=lora_rank,
-        lora_targets=lora_targets,
-    )
-    request = Request(
-        model=model,
-        cluster=cluster,
-        settings=tuple(set or ()),
-        training=training,
-        companions=tuple(companion or ()),
-    )
-    asked = Asked(request, trainer.value if trainer else None, launch)
+    asked = Asked(given.on(model, cluster), trainer.value if trainer else None, launch)
     chosen = CheckFormat.JSON if json else format
     files = [_destination(text, chosen) for text in output or ()]
     checked = _checked(config, asked, ignore or [], gates, baseline, max_regress)

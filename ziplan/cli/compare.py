@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ziplan.cli import options
-from ziplan.cli.inputs import Request, machine_names, training_settings
+from ziplan.cli.given import Given, given_options
+from ziplan.cli.inputs import Request, machine_names
 from ziplan.cli.output import save, show, warn, width, write
 from ziplan.errors import BadInput
 
@@ -23,6 +24,7 @@ BETWEEN = ";"
 
 
 @app.command()
+@given_options()
 def compare(
     model: options.ModelArgument,
     clusters: Annotated[
@@ -33,6 +35,7 @@ def compare(
             autocompletion=options.completer(machine_names),
         ),
     ],
+    given: Given,
     changed: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,52 +54,15 @@ def compare(
             show_default=False,
         ),
     ] = "1e9",
-    runtime: options.RuntimeOption = "deepspeed",
-    set: options.SetOption = None,
-    sequence_length: options.SequenceLength = None,
-    global_batch_size: options.GlobalBatchSize = None,
-    micro_batch_size: options.MicroBatchSize = None,
-    accumulation_steps: options.AccumulationSteps = None,
-    precision: options.PrecisionOption = None,
-    checkpointing: options.CheckpointingOption = None,
-    attention: options.AttentionOption = None,
-    optimizer: options.OptimizerOption = None,
-    lora_rank: options.LoraRank = None,
-    lora_targets: options.LoraTargets = None,
-    companion: options.CompanionOption = None,
-    objective: options.ObjectiveOption = options.Objective.TIME,
-    allow_tiling: options.TilingOption = False,
     json: options.JsonOption = False,
     format: options.FormatOption = options.Format.TEXT,
     output: options.OutputOption = None,
 ) -> None:
     """Compare clusters for one model: verdict, time, cost, what binds, and whether to buy GPUs or offload."""
-    training = training_settings(
-        sequence_length=sequence_length,
-        global_batch_size=global_batch_size,
-        micro_batch_size=micro_batch_size,
-        accumulation_steps=accumulation_steps,
-        precision=precision,
-        activation_checkpointing=checkpointing,
-        attention=attention,
-        optimizer=optimizer,
-        lora_rank=lora_rank,
-        lora_targets=lora_targets,
-    )
-    request = Request(
-        model=model,
-        cluster=clusters[0],
-        runtime=runtime,
-        settings=tuple(set or ()),
-        training=training,
-        companions=tuple(companion or ()),
-        objective=objective.value,
-        allow_tiling=allow_tiling,
-    )
     from ziplan.study.compare import compared
 
     budget = token_budget(tokens)
-    found = compared(_asked(request, clusters, changed or []), budget)
+    found = compared(_asked(given.on(model, clusters[0]), clusters, changed or []), budget)
     _deliver(found, json or format is options.Format.JSON, output)
 
 

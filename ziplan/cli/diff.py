@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ziplan.cli import options
-from ziplan.cli.inputs import Request, training_settings
+from ziplan.cli.given import SETTLED_BY_A_CONFIG, Given, given_options
 from ziplan.cli.output import save, show, width, write
 from ziplan.errors import BadInput, ExitCode
 
@@ -28,19 +28,10 @@ Inputs = Annotated[
 
 
 @app.command()
+@given_options(*SETTLED_BY_A_CONFIG)
 def diff(
     inputs: Inputs,
-    set: options.SetOption = None,
-    sequence_length: options.SequenceLength = None,
-    micro_batch_size: options.MicroBatchSize = None,
-    accumulation_steps: options.AccumulationSteps = None,
-    precision: options.PrecisionOption = None,
-    checkpointing: options.CheckpointingOption = None,
-    attention: options.AttentionOption = None,
-    optimizer: options.OptimizerOption = None,
-    lora_rank: options.LoraRank = None,
-    lora_targets: options.LoraTargets = None,
-    companion: options.CompanionOption = None,
+    given: Given,
     trainer: Annotated[
         options.Trainer | None,
         typer.Option(
@@ -54,32 +45,15 @@ def diff(
     output: options.OutputOption = None,
 ) -> int:
     """Tell what differs between two plans (plan.yaml) or configs: exit 0 nothing, 1 something."""
-    training = training_settings(
-        sequence_length=sequence_length,
-        micro_batch_size=micro_batch_size,
-        accumulation_steps=accumulation_steps,
-        precision=precision,
-        activation_checkpointing=checkpointing,
-        attention=attention,
-        optimizer=optimizer,
-        lora_rank=lora_rank,
-        lora_targets=lora_targets,
-    )
     from ziplan.cli.diff_inputs import sides, sides_on
     from ziplan.study.diff import difference
 
     files = [options.a_path(text) for text in inputs[:2]]
     if len(inputs) == 4:
-        request = Request(
-            model=inputs[2],
-            cluster=inputs[3],
-            settings=tuple(set or ()),
-            training=training,
-            companions=tuple(companion or ()),
-        )
+        request = given.on(*inputs[2:])
         one, other = sides_on(files, request, trainer.value if trainer else None)
     elif len(inputs) == 2:
-        if training or set or companion or trainer:
+        if given != Given() or trainer:
             raise BadInput.of(
                 "flags about the training or the machine say nothing without MODEL and CLUSTER",
                 help="for example `ziplan diff a/plan.yaml b/plan.yaml llama-3.1-8b dgx-a100-80g`",

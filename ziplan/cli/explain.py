@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ziplan.cli import options
+from ziplan.cli.given import SETTLED_BY_A_CONFIG, Given, given_options
 from ziplan.cli.output import show, width, write
 from ziplan.errors import BadInput
 
@@ -42,6 +43,7 @@ def _topics() -> Iterable[str]:
 
 
 @app.command()
+@given_options(*SETTLED_BY_A_CONFIG)
 def explain(
     topics: Annotated[
         list[str],
@@ -52,6 +54,7 @@ def explain(
             autocompletion=options.completer(_topics),
         ),
     ],
+    given: Given,
     error: Annotated[
         str | None,
         typer.Option(
@@ -61,18 +64,16 @@ def explain(
             show_default=False,
         ),
     ] = None,
-    set: options.SetOption = None,
-    sequence_length: options.SequenceLength = None,
-    checkpointing: options.CheckpointingOption = None,
-    attention: options.AttentionOption = None,
     json: Annotated[bool, typer.Option("--json", help="The article's figures as ziplan.article/1.")] = False,
 ) -> None:
     """How a number comes about: the article's worked example, one law or rule, a failed allocation."""
     if error is not None:
         from ziplan.cli.explain_error import explained
 
-        show(explained(error, topics, set, sequence_length, checkpointing, attention))
+        show(explained(error, topics, given))
         return
+    if given != Given():
+        raise BadInput.of("flags about a run go with --error")
     if len(topics) != 1:
         raise BadInput.of(
             f"one topic at a time, not {len(topics)}", help="MODEL CLUSTER CONFIG go with --error"

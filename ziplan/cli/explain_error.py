@@ -6,24 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ziplan.check.allocations import causes, failed
-from ziplan.cli import options
 from ziplan.cli.check_inputs import Asked, case_of
-from ziplan.cli.inputs import Request, training_settings
 from ziplan.cli.output import width
 from ziplan.errors import BadInput
 
 if TYPE_CHECKING:
+    from ziplan.cli.given import Given
     from ziplan.report.lines import Line
 
 
-def explained(
-    text: str,
-    words: list[str],
-    settings: list[str] | None,
-    sequence_length: int | None,
-    checkpointing: options.Checkpointing | None,
-    attention: options.Attention | None,
-) -> list[Line]:
+def explained(text: str, words: list[str], given: Given) -> list[Line]:
     """Everything in a config's plan that is of the size that a message has."""
     from ziplan.report.allocations import allocation_text
 
@@ -39,12 +31,7 @@ def explained(
             help="it is in `Tried to allocate 12.94 GiB`, or in `More elements N than buffer size M`",
         )
     model, cluster, config = words
-    training = training_settings(
-        sequence_length=sequence_length, activation_checkpointing=checkpointing, attention=attention
-    )
-    case = case_of(
-        Path(config), Asked(Request(model, cluster, settings=tuple(settings or ()), training=training))
-    )
+    case = case_of(Path(config), Asked(given.on(model, cluster)))
     if case.plan is None:
         raise BadInput.of("the config comes to no plan", file=config, help="`ziplan check` says why")
     return allocation_text(case, asked, causes(case, asked), width())

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ziplan.cli import options
-from ziplan.cli.inputs import Request, answer_to, training_settings
+from ziplan.cli.given import Given, given_options
+from ziplan.cli.inputs import answer_to
 from ziplan.cli.output import save, show, warn, width, write
 from ziplan.errors import BadInput, CannotEmit, ExitCode
 
@@ -20,24 +21,11 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
+@given_options()
 def fit(
     model: options.ModelArgument,
     cluster: options.ClusterArgument,
-    runtime: options.RuntimeOption = "deepspeed",
-    set: options.SetOption = None,
-    sequence_length: options.SequenceLength = None,
-    global_batch_size: options.GlobalBatchSize = None,
-    micro_batch_size: options.MicroBatchSize = None,
-    accumulation_steps: options.AccumulationSteps = None,
-    precision: options.PrecisionOption = None,
-    checkpointing: options.CheckpointingOption = None,
-    attention: options.AttentionOption = None,
-    optimizer: options.OptimizerOption = None,
-    lora_rank: options.LoraRank = None,
-    lora_targets: options.LoraTargets = None,
-    companion: options.CompanionOption = None,
-    objective: options.ObjectiveOption = options.Objective.TIME,
-    allow_tiling: options.TilingOption = False,
+    given: Given,
     explain: Annotated[bool, typer.Option("--explain", help="Print how every number came about.")] = False,
     json: options.JsonOption = False,
     format: options.FormatOption = options.Format.TEXT,
@@ -58,30 +46,8 @@ def fit(
     The answer is the best plan that fits, or the one nearest to fitting and what would make it fit.
     """
     emitting = _emitting(trainer, nvme_path)
-    training = training_settings(
-        sequence_length=sequence_length,
-        global_batch_size=global_batch_size,
-        micro_batch_size=micro_batch_size,
-        accumulation_steps=accumulation_steps,
-        precision=precision,
-        activation_checkpointing=checkpointing,
-        attention=attention,
-        optimizer=optimizer,
-        lora_rank=lora_rank,
-        lora_targets=lora_targets,
-    )
-    request = Request(
-        model=model,
-        cluster=cluster,
-        runtime=runtime,
-        settings=tuple(set or ()),
-        training=training,
-        companions=tuple(companion or ()),
-        objective=objective.value,
-        allow_tiling=allow_tiling,
-    )
     as_json = json or format is options.Format.JSON
-    answer = answer_to(request, with_alternatives=as_json or explain)
+    answer = answer_to(given.on(model, cluster), with_alternatives=as_json or explain)
     files, written = _files(answer, out, emitting)
     if answer.best.verdict == "tight" and on_tight is options.Outcome.PASS:
         warn("a tight fit: the low end of the need is there, the high end is not")

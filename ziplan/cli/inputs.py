@@ -30,25 +30,6 @@ class Request(NamedTuple):
     allow_tiling: bool = False
 
 
-def training_settings(**options: Any) -> dict[str, Any]:
-    """The options that were given, under the names that model.yaml has for them."""
-    given = {name: getattr(value, "value", value) for name, value in options.items() if value is not None}
-    if "optimizer" in given:
-        given["optimizer"] = {"kind": given["optimizer"]}
-    trainable = _trainable(given.pop("lora_rank", None), given.pop("lora_targets", None))
-    return {**given, **trainable}
-
-
-def _trainable(rank: int | None, targets: str | None) -> dict[str, Any]:
-    """Adapters beside every linear unless they are named."""
-    if rank is None and targets is not None:
-        raise BadInput.of("--lora-targets without a rank", help="add for example --lora-rank 16")
-    if rank is None:
-        return {}
-    names = [name.strip() for name in targets.split(",")] if targets is not None else ["all-linear"]
-    return {"trainable": {"lora_rank": rank, "targets": names}}
-
-
 def problem_of(request: Request) -> Problem:
     """The problem that a request poses; BadInput with everything wrong about names, files and settings."""
     from ziplan.hardware.profiles import load_cluster

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ziplan.cli import options
-from ziplan.cli.inputs import Request, answer_to, training_settings
+from ziplan.cli.given import Given, given_options
+from ziplan.cli.inputs import Request, answer_to
 from ziplan.cli.output import save, show, width, write
 
 if TYPE_CHECKING:
@@ -19,15 +20,11 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
+@given_options()
 def limits(
     model: options.ModelArgument,
     cluster: options.ClusterArgument,
-    runtime: options.RuntimeOption = "deepspeed",
-    set: options.SetOption = None,
-    sequence_length: options.SequenceLength = None,
-    global_batch_size: options.GlobalBatchSize = None,
-    precision: options.PrecisionOption = None,
-    companion: options.CompanionOption = None,
+    given: Given,
     map: Annotated[
         bool,
         typer.Option("--map", help="Where the tier that binds is hidden, over ranks and tokens per rank."),
@@ -36,10 +33,7 @@ def limits(
     output: options.OutputOption = None,
 ) -> None:
     """The three ceilings on a model's size (capacity, width, compute), and the training time."""
-    training = training_settings(
-        sequence_length=sequence_length, global_batch_size=global_batch_size, precision=precision
-    )
-    request = Request(model, cluster, runtime, tuple(set or ()), training, tuple(companion or ()))
+    request = given.on(model, cluster)
     answer = answer_to(request)
     found = _map(request, answer) if map else None
     if json:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ziplan.cli import options
-from ziplan.cli.inputs import Request, answer_to, problem_of, training_settings
+from ziplan.cli.given import OF_A_CHOICE, Given, given_options
+from ziplan.cli.inputs import Request, answer_to, problem_of
 from ziplan.cli.output import save, show, warn, width, write
 from ziplan.errors import BadInput, ExitCode
 
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
     from ziplan.solve.problem import Problem
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+SETTLED_BY_A_PLAN = (
+    "global_batch_size",
+    "micro_batch_size",
+    "accumulation_steps",
+    "activation_checkpointing",
+)
+"""Training settings that a plan.yaml holds."""
 
 
 class Fetch(str, Enum):
@@ -77,21 +87,11 @@ TraceOption = Annotated[
 
 
 @app.command()
+@given_options("runtime", *OF_A_CHOICE)
 def simulate(
     inputs: Inputs,
+    given: Given,
     runtime: options.RuntimeOption = "",
-    set: options.SetOption = None,
-    sequence_length: options.SequenceLength = None,
-    global_batch_size: options.GlobalBatchSize = None,
-    micro_batch_size: options.MicroBatchSize = None,
-    accumulation_steps: options.AccumulationSteps = None,
-    precision: options.PrecisionOption = None,
-    checkpointing: options.CheckpointingOption = None,
-    attention: options.AttentionOption = None,
-    optimizer: options.OptimizerOption = None,
-    lora_rank: options.LoraRank = None,
-    lora_targets: options.LoraTargets = None,
-    companion: options.CompanionOption = None,
     slow: SlowOption = None,
     fetch: FetchOption = Fetch.STRIPED,
     stop_at_turn: TurnOption = False,
@@ -101,33 +101,11 @@ def simulate(
 ) -> int:
     """Play one training step on the machine's links: what waits for what, and how busy each link is."""
     plan_file, model, cluster = _split(inputs)
-    batch = {
-        "global_batch_size": global_batch_size,
-        "micro_batch_size": micro_batch_size,
-        "accumulation_steps": accumulation_steps,
-        "activation_checkpointing": checkpointing,
-    }
-    _refuse_beside_plan(plan_file, batch)
-    training = training_settings(
-        sequence_length=sequence_length,
-        precision=precision,
-        attention=attention,
-        optimizer=optimizer,
-        lora_rank=lora_rank,
-        lora_targets=lora_targets,
-        **batch,
-    )
+    _refuse_beside_plan(plan_file, given)
     slowed = _slowed(slow or ())
     playing: dict[str, Any] = {"owner_broadcast": True} if fetch is Fetch.OWNER else {}
     playing |= {"over_the_turn": False} if stop_at_turn else {}
-    request = Request(
-        model,
-        cluster,
-        runtime or _runtime_of(plan_file),
-        tuple(set or ()),
-        training,
-        companions=tuple(companion or ()),
-    )
+    request = given._replace(runtime=runtime or _runtime_of(plan_file)).on(model, cluster)
     problem, plan = _planned(request, plan_file)
     told = _told(problem, plan, slowed, playing)
     if trace is not None:
@@ -146,16 +124,16 @@ def _split(inputs: list[str]) -> tuple[Path | None, str, str]:
     return (Path(plan[0]) if plan else None), model, cluster
 
 
-def _refuse_beside_plan(plan_file: Path | None, batch: dict[str, Any]) -> None:
+def _refuse_beside_plan(plan_file: Path | None, given: Given) -> None:
     """What a plan decides cannot be asked for beside it."""
-    given = [
+    settled = [
         f"--{name.removeprefix('activation_').replace('_', '-')}"
-        for name, v in batch.items()
-        if v is not None
+        for name in SETTLED_BY_A_PLAN
+        if name in given.training
     ]
-    if plan_file is not None and given:
+    if plan_file is not None and settled:
         raise BadInput.of(
-            f"{', '.join(given)} beside a plan, which has settled that",
+            f"{', '.join(settled)} beside a plan, which has settled that",
             help=f"change it in {plan_file}, or leave the plan out to have one made",
         )
 

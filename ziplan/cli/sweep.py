@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ziplan.cli import options
-from ziplan.cli.inputs import Request, training_settings
+from ziplan.cli.given import Given, given_options
 from ziplan.cli.output import save, show, width, write
 from ziplan.errors import ExitCode
 
@@ -35,6 +35,7 @@ class SweepFormat(str, Enum):
 
 
 @app.command()
+@given_options()
 def sweep(
     model: options.ModelArgument,
     cluster: options.ClusterArgument,
@@ -48,21 +49,7 @@ def sweep(
             show_default=False,
         ),
     ],
-    runtime: options.RuntimeOption = "deepspeed",
-    set: options.SetOption = None,
-    sequence_length: options.SequenceLength = None,
-    global_batch_size: options.GlobalBatchSize = None,
-    micro_batch_size: options.MicroBatchSize = None,
-    accumulation_steps: options.AccumulationSteps = None,
-    precision: options.PrecisionOption = None,
-    checkpointing: options.CheckpointingOption = None,
-    attention: options.AttentionOption = None,
-    optimizer: options.OptimizerOption = None,
-    lora_rank: options.LoraRank = None,
-    lora_targets: options.LoraTargets = None,
-    companion: options.CompanionOption = None,
-    objective: options.ObjectiveOption = options.Objective.TIME,
-    allow_tiling: options.TilingOption = False,
+    given: Given,
     front: Annotated[bool, typer.Option("--front", help="List the points on the front only.")] = False,
     jobs: Annotated[
         int | None,
@@ -84,30 +71,8 @@ def sweep(
     from ziplan.study.axes import axes_of
     from ziplan.study.sweep import swept
 
-    training = training_settings(
-        sequence_length=sequence_length,
-        global_batch_size=global_batch_size,
-        micro_batch_size=micro_batch_size,
-        accumulation_steps=accumulation_steps,
-        precision=precision,
-        activation_checkpointing=checkpointing,
-        attention=attention,
-        optimizer=optimizer,
-        lora_rank=lora_rank,
-        lora_targets=lora_targets,
-    )
-    request = Request(
-        model=model,
-        cluster=cluster,
-        runtime=runtime,
-        settings=tuple(set or ()),
-        training=training,
-        companions=tuple(companion or ()),
-        objective=objective.value,
-        allow_tiling=allow_tiling,
-    )
     axes = axes_of(vary)
-    found = swept(partial(posed, request), axes, jobs, progress_on_terminal())
+    found = swept(partial(posed, given.on(model, cluster)), axes, jobs, progress_on_terminal())
     _deliver(found, SweepFormat.JSON if json else format, output, front)
     return ExitCode.OK if found.complete else ExitCode.INTERRUPTED
 
