@@ -10,7 +10,7 @@ import typer
 from ziplan.cli import options
 from ziplan.cli.given import Given, given_options
 from ziplan.cli.inputs import Request, machine_names
-from ziplan.cli.output import save, show, warn, width, write
+from ziplan.cli.output import deliver, warn, width
 from ziplan.errors import BadInput
 
 if TYPE_CHECKING:
@@ -126,11 +126,9 @@ def _deliver(found: Comparison, as_json: bool, output: Path | None) -> None:
         from ziplan.report.comparison_json import compare_document
         from ziplan.report.json import dumps
 
-        text = dumps(compare_document(found))
-        write(text) if output is None else save(output, text)
+        deliver(dumps(compare_document(found)), output)
         return
     from ziplan.report.comparison_text import comparison_text
-    from ziplan.report.lines import plain
 
     lines = comparison_text(found, width())
-    show(lines) if output is None else save(output, plain(lines))
+    deliver(lines, output)

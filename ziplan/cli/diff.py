@@ -9,7 +9,7 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.given import SETTLED_BY_A_CONFIG, Given, given_options
-from ziplan.cli.output import save, show, width, write
+from ziplan.cli.output import deliver, width
 from ziplan.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
@@ -74,11 +74,9 @@ def _deliver(found: Difference, as_json: bool, output: Path | None) -> None:
         from ziplan.report.difference_json import diff_document
         from ziplan.report.json import dumps
 
-        text = dumps(diff_document(found))
-        write(text) if output is None else save(output, text)
+        deliver(dumps(diff_document(found)), output)
         return
     from ziplan.report.difference_text import difference_text
-    from ziplan.report.lines import plain
 
     lines = difference_text(found, width())
-    show(lines) if output is None else save(output, plain(lines))
+    deliver(lines, output)

@@ -10,7 +10,7 @@ import typer
 from ziplan.cli import options
 from ziplan.cli.given import Given, given_options
 from ziplan.cli.inputs import answer_to
-from ziplan.cli.output import save, show, warn, width, write
+from ziplan.cli.output import deliver, warn, width
 from ziplan.errors import BadInput, CannotEmit, ExitCode
 
 if TYPE_CHECKING:
@@ -120,10 +120,8 @@ def _deliver(
         said += (
             [f"files: removed, of an earlier plan: {', '.join(written.removed)}"] if written.removed else []
         )
-        text = dumps(fit_document(answer, files, said))
-        write(text) if output is None else save(output, text)
+        deliver(dumps(fit_document(answer, files, said)), output)
         return
-    from ziplan.report.lines import plain
     from ziplan.report.text import fit_text
 
     lines = fit_text(answer, written, width())
@@ -131,4 +129,4 @@ def _deliver(
         from ziplan.report.derivation import explained
 
         lines += explained(answer, width())
-    show(lines) if output is None else save(output, plain(lines))
+    deliver(lines, output)

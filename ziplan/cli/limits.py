@@ -10,7 +10,7 @@ import typer
 from ziplan.cli import options
 from ziplan.cli.given import Given, given_options
 from ziplan.cli.inputs import Request, answer_to
-from ziplan.cli.output import save, show, width, write
+from ziplan.cli.output import deliver, width
 
 if TYPE_CHECKING:
     from ziplan.report.margin_map import MarginMap
@@ -44,18 +44,16 @@ def limits(
             from ziplan.report.margin_map import map_object
 
             document["map"] = map_object(found)
-        text = dumps(document)
-        write(text) if output is None else save(output, text)
+        deliver(dumps(document), output)
         return
     from ziplan.report.limits import limits_text
-    from ziplan.report.lines import plain
 
     lines = limits_text(answer, width())
     if found is not None:
         from ziplan.report.margin_map import map_text
 
         lines += map_text(found, width())
-    show(lines) if output is None else save(output, plain(lines))
+    deliver(lines, output)
 
 
 def _map(request: Request, answer: Answer) -> MarginMap:

@@ -54,6 +54,16 @@ def write(text: str) -> None:
         raise BadInput.of(f"cannot be written: {error.strerror or error}", file="stdout") from error
 
 
+def deliver(answer: str | Lines, output: Path | None) -> None:
+    """Write an answer, made of styled lines or ready as it is, to a file or to stdout."""
+    if output is not None:
+        save(output, answer if isinstance(answer, str) else plain(answer))
+    elif isinstance(answer, str):
+        write(answer)
+    else:
+        show(answer)
+
+
 def complain(text: str) -> None:
     """Write text to stderr."""
     with contextlib.suppress(OSError, ValueError, AttributeError):

@@ -11,7 +11,7 @@ import typer
 from ziplan.cli import options
 from ziplan.cli.given import OF_A_CHOICE, Given, given_options
 from ziplan.cli.inputs import Request, answer_to, problem_of
-from ziplan.cli.output import save, show, warn, width, write
+from ziplan.cli.output import deliver, save, warn, width
 from ziplan.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
@@ -266,11 +266,9 @@ def _deliver(told: Told, as_json: bool, output: Path | None) -> None:
         from ziplan.report.json import dumps
         from ziplan.report.simulation_json import simulate_document
 
-        text = dumps(simulate_document(told))
-        write(text) if output is None else save(output, text)
+        deliver(dumps(simulate_document(told)), output)
         return
-    from ziplan.report.lines import plain
     from ziplan.report.simulation import simulation_text
 
     lines = simulation_text(told, width())
-    show(lines) if output is None else save(output, plain(lines))
+    deliver(lines, output)

@@ -14,7 +14,7 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.given import Given, given_options
-from ziplan.cli.output import save, show, width, write
+from ziplan.cli.output import deliver, width
 from ziplan.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -102,11 +102,9 @@ def _deliver(found: Sweep, form: SweepFormat, output: Path | None, only_front: b
         from ziplan.report.json import dumps
         from ziplan.report.sweep_json import sweep_csv, sweep_document
 
-        text = dumps(sweep_document(found)) if form is SweepFormat.JSON else sweep_csv(found)
-        write(text) if output is None else save(output, text)
+        deliver(dumps(sweep_document(found)) if form is SweepFormat.JSON else sweep_csv(found), output)
         return
-    from ziplan.report.lines import plain
     from ziplan.report.sweep_text import sweep_text
 
     lines = sweep_text(found, width(), only_front)
-    show(lines) if output is None else save(output, plain(lines))
+    deliver(lines, output)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ziplan.cli import options
-from ziplan.cli.output import save, show, width, write
+from ziplan.cli.output import deliver, width
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -36,11 +36,9 @@ def validate(
         from ziplan.report.json import dumps
         from ziplan.report.validate_json import validate_document
 
-        text = dumps(validate_document(answer))
-        write(text) if output is None else save(output, text)
+        deliver(dumps(validate_document(answer)), output)
         return
-    from ziplan.report.lines import plain
     from ziplan.report.validate_text import validate_text
 
     lines = validate_text(answer, width())
-    show(lines) if output is None else save(output, plain(lines))
+    deliver(lines, output)
