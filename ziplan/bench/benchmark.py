@@ -65,7 +65,9 @@ class Benchmark:
     run: Callable[[Task], Iterator[Result]]
 
 
-REGISTRY: dict[str, str] = {}
+REGISTRY: dict[str, str] = {
+    "ziplan.bench.storage.benchmarks": "drives",
+}
 """Sub-package or module to what it measures; each has a tuple `BENCHMARKS`. In the order of running."""
 
 
