@@ -332,6 +332,10 @@ ROWS = {
         ({"arithmetic_intensity": 8192, "machine_balance": 40_960}, 0.2),
         ({"arithmetic_intensity": 65_536, "machine_balance": 40_960}, 1),
     ],
+    "partly_overlapped_time": [
+        ({"longest_time": 5.0, "serial_time": 8.0, "overlap": 1.0}, 5.0),
+        ({"longest_time": 5.0, "serial_time": 8.0, "overlap": 0.25}, 7.25),
+    ],
     "serial_efficiency": [({"arithmetic_intensity": 8192, "machine_balance": 32_768}, 0.2)],
     "gpus_for_plain_stage3": [
         ({"state_bytes": 16e12, "usable_hbm_per_gpu": 50e9}, 320),

@@ -291,7 +291,10 @@ def test_an_unknown_setting_lists_what_may_be_set():
     with pytest.raises(BadInput) as raised:
         load_cluster("dgx-2", [("foo", "1")])
     (problem,) = raised.value.problems
-    known = "name, gpu, gpus_per_node, cpu, tiers, links, fabric, network, memory_limit, memlock_limit, nodes"
+    known = (
+        "name, gpu, gpus_per_node, cpu, tiers, links, fabric, network, swap_limit, memory_limit, "
+        "memlock_limit, nodes"
+    )
     assert problem.hint == f"known here: {known}"
 
 

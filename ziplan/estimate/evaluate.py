@@ -15,7 +15,7 @@ from ziplan.estimate.result import Assumption, Estimate, TierMemory
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import ARITHMETIC, GPU, UNKNOWN, End
 from ziplan.laws.counts import step_flops, tokens_per_step
-from ziplan.laws.efficiency import step_cost
+from ziplan.laws.efficiency import partly_overlapped_time, step_cost
 from ziplan.laws.endurance import drive_lifetime
 from ziplan.laws.law import Derivation, maximum, where
 from ziplan.laws.traffic import compute_time, product_time, transfer_time
@@ -146,9 +146,44 @@ def _written_to_flash(cluster: Cluster) -> list[str]:
     return [f"{name}.{direction}" for name in flash for direction in ("swap_write", "write")]
 
 
+def step_parts(answer: Estimate, runtime: Runtime) -> list[tuple[Segment, float]]:
+    """The segments of an estimate's step in order, each with its seconds, repeats included."""
+    silent, ranks = Derivation(record=False), float(np.max(answer.plan.dp_degree))
+    rates = Rates(silent, answer.cluster, answer.workload.precision, runtime, ranks)
+    return [(segment, _segment_time(silent, rates, segment)) for segment in answer.segments]
+
+
+def demand_time(answer: Estimate, runtime: Runtime, demand: Demand) -> float:
+    """Seconds of one demand of an estimate's step by itself."""
+    silent, ranks = Derivation(record=False), float(np.max(answer.plan.dp_degree))
+    rates = Rates(silent, answer.cluster, answer.workload.precision, runtime, ranks)
+    return _demand_time(silent, rates, demand)
+
+
 def _segment_time(derivation: Derivation, rates: Rates, segment: Segment) -> float:
     chains = [total(_demand_time(derivation, rates, d) for d in chain) for chain in segment.chains]
-    return segment.repeats * maximum(*chains)
+    longest = maximum(*chains)
+    if rates.overlap == 1.0 or not _computes(segment):
+        return segment.repeats * longest
+    serial = total(_demand_time(derivation, rates, demand) for demand in in_turn(segment))
+    return segment.repeats * derivation.apply(
+        partly_overlapped_time,
+        segment.name,
+        longest_time=longest,
+        serial_time=maximum(longest, serial),
+        overlap=rates.overlap,
+    )
+
+
+def _computes(segment: Segment) -> bool:
+    """Whether the GPU works in it: how much is hidden behind that is what a calibration tells."""
+    return any(demand.resource in ARITHMETIC for chain in segment.chains for demand in chain)
+
+
+def in_turn(segment: Segment) -> list[Demand]:
+    """Each demand of a segment once, but for the Python thread, which runs ahead of the GPU in any case."""
+    once = {id(demand): demand for chain in segment.chains for demand in chain}
+    return [demand for demand in once.values() if demand.resource != PYTHON]
 
 
 def _demand_time(derivation: Derivation, rates: Rates, demand: Demand) -> float:
@@ -248,11 +283,25 @@ def _exposed(derivation: Derivation, rates: Rates, segments: Iterable[Segment]) 
     terms: dict[str, float] = {}
     for segment in segments:
         slowest = max(segment.chains, key=lambda chain: sum(_demand_time(silent, rates, d) for d in chain))
-        for demand in slowest:
-            seconds = segment.repeats * _demand_time(silent, rates, demand)
+        for demand, share in [*((d, 1.0) for d in slowest), *_left_over(silent, rates, segment, slowest)]:
+            seconds = share * segment.repeats * _demand_time(silent, rates, demand)
             if seconds > 0:
                 terms[demand.term] = terms.get(demand.term, 0.0) + seconds
     return terms
+
+
+def _left_over(
+    silent: Derivation, rates: Rates, segment: Segment, slowest: Sequence[Demand]
+) -> list[tuple[Demand, float]]:
+    """Demands beside the slowest chain, and the share of each that the overlap leaves exposed."""
+    if rates.overlap == 1.0 or not _computes(segment):
+        return []
+    taken = {id(demand) for demand in slowest}
+    others = [demand for demand in in_turn(segment) if id(demand) not in taken]
+    beside = sum(_demand_time(silent, rates, demand) for demand in others)
+    exposed = _segment_time(silent, rates, segment) / segment.repeats if segment.repeats else 0.0
+    exposed -= sum(_demand_time(silent, rates, demand) for demand in slowest)
+    return [(demand, max(0.0, exposed) / beside) for demand in others] if beside > 0 else []
 
 
 def _demands(segments: Iterable[Segment]) -> Iterable[tuple[float, Demand]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ziplan.estimate.residuals import RESIDUALS
-from ziplan.hardware.cluster import Cluster
+from ziplan.hardware.cluster import Calibrated, Cluster
 from ziplan.plan import Plan
 
 UNCHECKED = (0.5, 2.0)
@@ -60,8 +60,38 @@ class Published(NamedTuple):
 
 
 def residuals(runtime: str, cluster: Cluster, plan: Plan) -> Published:
-    """The interval of a plan's step time as published runs of its kind give it."""
+    """The interval of a plan's step time as runs of its kind give it, a calibration's before published ones."""
     kind = kind_of(cluster, plan)
+    published, calibrated = _published_of(runtime, kind), cluster.calibrated
+    if calibrated is None or calibrated.runtime != runtime or kind not in calibrated.residuals:
+        return published
+    return _calibrated(calibrated, kind, published)
+
+
+def _calibrated(calibrated: Calibrated, kind: str, published: Published) -> Published:
+    """The range of a calibration's runs of a kind, each predicted from the others.
+
+    One run has no others: published runs of its kind then say how far apart two of them may lie.
+    """
+    (count, low, high), source = calibrated.residuals[kind], f"calibrated from {calibrated.source}"
+    if count >= FEWEST_RUNS:
+        took = f"each predicted from the others, took {low:.2f} to {high:.2f} times the prediction"
+        return _at_least(low, high, f"{count} runs of this kind ({kind}), {took} ({source})")
+    apart = math.sqrt(published.high / published.low)
+    took = f"took {low:.2f} times the prediction ({source})"
+    said = f"one run of this kind ({kind}) {took}; published ones lie a factor {apart**2:.2f} apart"
+    return _at_least(low / apart, high * apart, said)
+
+
+def _at_least(low: float, high: float, said: str) -> Published:
+    """A range as an interval that is not too narrow."""
+    ends = (min(low, 1 / NARROWEST), max(high, NARROWEST))
+    if ends != (low, high):
+        said += f", and at least a factor of {NARROWEST} either way"
+    return Published(*ends, said, (low, high))
+
+
+def _published_of(runtime: str, kind: str) -> Published:
     count, low, high = RESIDUALS.get(runtime, {}).get(kind, (0, 1.0, 1.0))
     if count >= FEWEST_RUNS:
         return _published(count, f"runs of this kind ({kind})", low, high)
@@ -90,7 +120,4 @@ def widened(published: Published, fastest: float, slowest: float) -> tuple[float
 def _published(count: int, what: str, low: float, high: float) -> Published:
     of = "8 of 10 among " if count >= MANY_RUNS else ""
     said = f"{of}{count} published {what} took {low:.2f} to {high:.2f} times the prediction (ziplan validate)"
-    ends = (min(low, 1 / NARROWEST), max(high, NARROWEST))
-    if ends != (low, high):
-        said += f", and at least a factor of {NARROWEST} either way"
-    return Published(*ends, said, (low, high))
+    return _at_least(low, high, said)

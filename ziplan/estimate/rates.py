@@ -21,7 +21,7 @@ from ziplan.laws.contention import path_bandwidth, shared_link_bandwidth
 from ziplan.laws.law import Derivation
 from ziplan.laws.optimizer import cpu_adam_time, cpu_adam_time_by_bandwidth
 from ziplan.laws.partition import ring_bandwidth
-from ziplan.runtimes.runtime import PYTHON, Runtime
+from ziplan.runtimes.runtime import PYTHON, Runtime, swap_limit
 from ziplan.units import Precision
 
 
@@ -50,6 +50,9 @@ class Rates:
         )
         self._node, self._gpus = cluster.node, ranks
         self.ranks_per_node = min(float(cluster.node.gpus_per_node), ranks)
+        calibrated = cluster.calibrated
+        self.overlap = calibrated.overlap if calibrated and calibrated.runtime == runtime.NAME else 1.0
+        """Share of what runs beside the GPU's work that is hidden."""
         self._known: dict[str, float] = {}
         self.assumptions: dict[str, Assumption] = {}
         self.unknown: dict[str, str] = {}
@@ -154,7 +157,7 @@ class Rates:
 
     def _swap(self, name: str, tier: Tier, direction: str) -> float:
         device = self._own(name, tier, direction) / self.ranks_per_node
-        limit = self._runtime.SWAP_LIMIT
+        limit = swap_limit(self._cluster, self._runtime)
         if limit is None:
             return device
         return self._derivation.apply(

@@ -24,6 +24,20 @@ class Price(NamedTuple):
     date: str
 
 
+class Calibrated(NamedTuple):
+    """What runs on a machine say of a runtime on it, beyond the rates of the machine's parts.
+
+    `overlap` is the share of what the runtime does beside the GPU's work that is really hidden; `residuals`
+    holds, by kind of run, (runs, least, most) measured over predicted step time after calibration, a run
+    predicted from the others where there are several.
+    """
+
+    source: str
+    runtime: str
+    overlap: float = 1.0
+    residuals: Mapping[str, tuple[int, float, float]] = {}
+
+
 @dataclass(frozen=True)
 class Cluster:
     """`nodes` machines of one kind. `provenance` is keyed by path ("tiers.dram.capacity").
@@ -36,6 +50,7 @@ class Cluster:
     price: Price | None = None
     provenance: Mapping[str, Provenance] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    calibrated: Calibrated | None = None
 
     @property
     def gpu_count(self) -> int:

@@ -44,6 +44,8 @@ class Node(Part):
     links: dict[str, Link] = Field(default_factory=dict)
     fabric: str | None = None
     network: str | None = None
+    swap_limit: Bandwidth | None = None
+    """Most that one process swaps between DRAM and NVMe, whatever the drives; None: as the runtime does."""
     memory_limit: Size | None = None
     """Host memory that a container or a batch system leaves to a job on this node."""
     memlock_limit: Size | None = None

@@ -29,6 +29,12 @@ def serial_efficiency(arithmetic_intensity: FlopsPerByte, machine_balance: Flops
     return arithmetic_intensity / (arithmetic_intensity + machine_balance)
 
 
+@law("definition: at 1 only the longest takes time, at 0 all take turns")
+def partly_overlapped_time(longest_time: Seconds, serial_time: Seconds, overlap: Ratio) -> Seconds:
+    """Time of work beside other work of which only a share is really hidden."""
+    return longest_time + (1 - overlap) * (serial_time - longest_time)
+
+
 @law("article: The honest cost: efficiency versus simply buying GPUs")
 def gpus_for_plain_stage3(state_bytes: Bytes, usable_hbm_per_gpu: Bytes) -> Count:
     """GPUs whose HBM holds all state, none offloaded."""

@@ -123,6 +123,13 @@ class Axis(NamedTuple):
     choices: tuple[Mapping[str, Any], ...]
 
 
+def swap_limit(cluster: Cluster, runtime: Runtime) -> float | None:
+    """B/s that one process swaps at the most: the machine's, else the runtime's; None where it has none."""
+    if runtime.SWAP_LIMIT is None or cluster.node.swap_limit is None:
+        return runtime.SWAP_LIMIT
+    return cluster.node.swap_limit
+
+
 class Runtime(Protocol):
     """What a runtime's folder provides (modules satisfy it).
 
@@ -133,6 +140,7 @@ class Runtime(Protocol):
     NAME: str
     VERSION: str
     SWAP_LIMIT: float | None
+    """B/s that one process swaps at the most where a machine does not state it (`swap_limit`)."""
     SWAP_LIMIT_SOURCE: str
 
     def refusals(self, cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:

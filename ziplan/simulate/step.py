@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import Assumed
 from ziplan.plan import Plan
-from ziplan.runtimes.runtime import Runtime
+from ziplan.runtimes.runtime import Runtime, swap_limit
 from ziplan.runtimes.schedule import OWN, Buffers, Schedule, Stage, Work
 from ziplan.simulate.engine import UNLIMITED, Played, Pool, Task, Tokens, play
 from ziplan.simulate.links import Machine
@@ -84,9 +84,10 @@ def simulate(
     """
     schedule = runtime.step_schedule(cluster, workload, plan, **options)
     ranks = float(plan.dp_degree)
-    machines = [Machine(cluster, workload.precision, runtime.SWAP_LIMIT, ranks, slow)]
+    limit = swap_limit(cluster, runtime)
+    machines = [Machine(cluster, workload.precision, limit, ranks, slow)]
     if slow and ranks > machines[0].ranks_per_node:
-        machines.append(Machine(cluster, workload.precision, runtime.SWAP_LIMIT, ranks))
+        machines.append(Machine(cluster, workload.precision, limit, ranks))
     player = _Player(machines, schedule, cluster.node.gpu_tier, int(ranks))
     stages = [] if player.unknown() else [player.stage(stage) for stage in schedule.stages]
     return Simulation(

@@ -10,7 +10,7 @@ from ziplan.check.case import Case
 from ziplan.check.finding import Hit, Number, Rule
 from ziplan.check.rules.capacity import size
 from ziplan.check.rules.fatal import ZERO
-from ziplan.runtimes.runtime import MEMLOCK
+from ziplan.runtimes.runtime import MEMLOCK, swap_limit
 from ziplan.units import show, show_duration
 
 IN_MEMORY = ("/dev/shm", "/run")  # noqa: S108 - nothing is written there
@@ -93,7 +93,7 @@ def beyond_rating(case: Case) -> Iterator[Hit]:
 
 def software_limit(case: Case) -> Iterator[Hit]:
     """Drives that are faster than one process swaps."""
-    limit, nvme = case.runtime.SWAP_LIMIT, case.nvme
+    limit, nvme = swap_limit(case.cluster, case.runtime), case.nvme
     if limit is None or not nvme or nvme not in case.off_gpu() or case.plan is None:
         return
     tier = case.cluster.node.tiers[nvme]
