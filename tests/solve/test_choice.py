@@ -3,11 +3,15 @@
 import math
 
 import pytest
+from solve.brute import one_by_one
 
 from ziplan.hardware.profiles import load_cluster
+from ziplan.report.lines import plain
+from ziplan.report.text import Written, fit_text
 from ziplan.runtimes import RUNTIMES
 from ziplan.solve import Problem, solve
-from ziplan.solve.enumerate import WORTH_OFFLOADING
+from ziplan.solve.enumerate import KNEE, WORTH_OFFLOADING
+from ziplan.solve.search import WORTH_A_TRY
 from ziplan.workload.load import load_workload
 
 AT = {"sequence_length": 1024}
@@ -56,3 +60,32 @@ def test_a_quantity_of_a_file_is_read_once(tmp_path):
         "model: llama-3.1-8b\ntraining: {sequence_length: 512, loading: {largest_file: 45 GB}}\n"
     )
     assert load_workload(str(model), {}).training.loading.largest_file == 45e9
+
+
+def test_a_plan_that_surely_fits_leads_and_the_faster_one_that_may_is_told_of():
+    """DGX-2 trains 13B in GPU memory for sure only by recomputing; what it is slower than is named."""
+    answer = answered("llama-2-13b", "dgx-2", sequence_length=4096)
+    faster = answer.faster_if_it_fits
+    assert (answer.best.verdict, faster.verdict) == ("fits", "tight")
+    assert answer.best.time_per_token > WORTH_A_TRY * faster.time_per_token
+    told = plain(fit_text(answer, Written(), 200))
+    assert "if it fits" in told
+    assert "of what surely fits it is fastest" in told
+
+
+@pytest.mark.parametrize("global_batch_size", [None, 64])
+def test_the_faster_plan_is_the_best_of_all_that_may_fit(global_batch_size):
+    cluster = load_cluster("dgx-2")
+    training = {"sequence_length": 4096, "micro_batch_size": 1}
+    training |= {"global_batch_size": global_batch_size} if global_batch_size else {}
+    work = load_workload("llama-2-13b", training, cluster.node.gpu.peak_flops_per_s)
+    problem = Problem(cluster, work, RUNTIMES["deepspeed"], fixed={"zero_stage": 3.0, "prefetch_depth": 1.0})
+    tight = [each for _, each in one_by_one(problem) if each.verdict == "tight"]
+    least = min(each.time_per_token for each in tight)
+    found = solve(problem).faster_if_it_fits.time_per_token
+    assert found == pytest.approx(least) if global_batch_size else least <= found <= KNEE * least
+
+
+def test_no_faster_plan_is_told_of_where_the_best_is_tight_itself():
+    answer = answered("llama-3.1-8b", "dgx-a100-80g", [("memory_limit", "64 GB")], sequence_length=4096)
+    assert answer.faster_if_it_fits is None

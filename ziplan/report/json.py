@@ -76,7 +76,11 @@ def fit_document(answer: Answer, files: Mapping[str, str], said: Iterable[str] =
             ),
             "fits_here": bool(answer.baseline.fits_here),
         },
-        "alternatives": [alternative(other, index, notes) for index, other in enumerate(answer.alternatives)],
+        "alternatives": [
+            alternative(other, f"alternatives.{index}", notes)
+            for index, other in enumerate(answer.alternatives)
+        ],
+        "faster_if_it_fits": _faster(answer, notes),
         "binding": binding_object(answer.binding, notes),
         "do_not_offload": bool(answer.do_not_offload),
         "changes": [
@@ -295,12 +299,20 @@ def plan_object(plan: Plan) -> Document:
     }
 
 
-def alternative(estimate: Estimate, index: int, notes: Notes) -> Document:
-    """A runner-up: its plan and its times."""
+def _faster(answer: Answer, notes: Notes) -> Document | None:
+    """The plan that may fit and is faster, where there is one."""
+    if answer.faster_if_it_fits is None:
+        notes.texts.append("faster_if_it_fits: none that is faster by enough to be worth a try")
+        return None
+    return alternative(answer.faster_if_it_fits, "faster_if_it_fits", notes)
+
+
+def alternative(estimate: Estimate, path: str, notes: Notes) -> Document:
+    """Another plan than the best, at `path` of the document: the plan and its times."""
     return {
         "verdict": estimate.verdict,
         "plan": plan_object(estimate.plan),
-        "estimate": time_object(estimate, notes, f"alternatives.{index}.estimate"),
+        "estimate": time_object(estimate, notes, f"{path}.estimate"),
     }
 
 

@@ -221,6 +221,8 @@ SIMULATION = record(
     stages=some(record(name=TEXT, repeats=COUNT, played=COUNT, makespan_s=NUMBER, stall_s=NUMBER)),
 )
 
+OTHER_PLAN = record(verdict=VERDICT, plan=PLAN, estimate=ESTIMATE)
+
 DOCUMENTS: dict[str, Schema] = {
     "fit": document(
         "ziplan.fit/1",
@@ -240,7 +242,11 @@ DOCUMENTS: dict[str, Schema] = {
             **_numbers("gpu_count", "usable_per_gpu_bytes", "step_time_s", "step_time_gpu_count"),
             fits_here=TRUTH,
         ),
-        alternatives=some(record(verdict=VERDICT, plan=PLAN, estimate=ESTIMATE)),
+        alternatives=some(OTHER_PLAN),
+        faster_if_it_fits={
+            "anyOf": [OTHER_PLAN, {"type": "null"}],
+            "description": "A plan that may fit and beats the best, which surely does; null: see notes",
+        },
         binding=record(kind={"enum": ["capacity", "time"]}, tier=NAME, link=NAME, what=TEXT),
         do_not_offload=TRUTH,
         changes=some(record(path=TEXT, before=TEXT, after=TEXT, effect=TEXT)),

@@ -72,6 +72,7 @@ def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
         *_drives(best),
         Paragraph("placement", placement_words(best.plan)),
         Paragraph("plan", plan_words(best)),
+        *_faster(answer),
         _baseline(answer),
         *_change(answer.changes, best),
         *_files(written),
@@ -202,11 +203,25 @@ def _biggest_lines(estimate: Estimate) -> list[Paragraph]:
     return [Paragraph("biggest", f"{place.tier} in {place.phase}: " + ", ".join(words))]
 
 
+def _faster(answer: Answer) -> list[Paragraph]:
+    """A faster plan that is not sure to fit."""
+    other = answer.faster_if_it_fits
+    if other is None:
+        return []
+    place = tightest(other)
+    risk = f", up to {shown(-place.left_low, 'B')} too much for {place.tier}" if place else ""
+    homes = placement_words(other.plan)
+    moved = f"; {homes}" if homes != placement_words(answer.best.plan) else ""
+    pace = f"{shown(other.tokens_per_s, 'token/s')} if it fits{risk}"
+    return [Paragraph("faster", f"{pace}: {plan_words(other)}{moved}")]
+
+
 def _baseline(answer: Answer) -> Paragraph:
     base = answer.baseline
     if answer.do_not_offload and answer.best.verdict in ("fits", "tight"):
+        fastest = "of what surely fits it is" if answer.faster_if_it_fits else "that is"
         return Paragraph(
-            "advice", "do not offload: everything fits in GPU memory, and that is fastest", "green"
+            "advice", f"do not offload: everything fits in GPU memory, and {fastest} fastest", "green"
         )
     if math.isinf(base.gpus):
         return Paragraph("without", "offload (stage 3 in GPU memory): no number of these GPUs is enough")

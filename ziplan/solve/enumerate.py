@@ -46,11 +46,15 @@ class Candidate(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """A problem's grid, the best plan of each placement, and the estimate of every plan where it is kept."""
+    """A problem's grid, the best plan of each placement, and the estimate of every plan where it is kept.
+
+    `tight` is the best of the plans that may fit, where one that surely fits leads.
+    """
 
     grid: Grid
     found: list[Candidate]
     estimate: Estimate | None
+    tight: Candidate | None = None
 
 
 def search_grid(problem: Problem, code_changes: bool = False) -> Grid:
@@ -81,12 +85,31 @@ def best_by_placement(problem: Problem, grid: Grid) -> list[Candidate]:
     free, the fewest accumulation steps lead among the plans within `KNEE` of the cheapest of all.
     Of the placements that then cost about the same, the one that moves least off the GPU leads.
     """
+    return _best_of_each(problem, grid, *_scored(problem, grid))
+
+
+def _scored(problem: Problem, grid: Grid) -> tuple[Any, Any]:
+    """(how it fits, cost) of every plan of a grid, chunk by chunk."""
     rank = np.empty(grid.shape, dtype=np.int8)
     cost = np.empty(grid.shape)
     for chunk in grid.chunks():
         place = tuple(slice(piece.start, piece.stop) for piece in chunk)
         rank[place], cost[place] = scores(problem, _estimates(problem, grid, chunk))
-    return _best_of_each(problem, grid, rank, cost)
+    return rank, cost
+
+
+def _best_tight(problem: Problem, grid: Grid, rank: Any, cost: Any) -> Candidate | None:
+    """The best of the plans that may fit, on however many tiers; None where none surely fits."""
+    if rank.min() != FITS:
+        return None
+    tight = np.where((rank == FITS) | (rank == DOES_NOT_FIT), DOES_NOT_FIT, TIGHT)
+    if tight.min() == DOES_NOT_FIT:
+        return None
+    tight, cost, steps = (
+        np.broadcast_to(each, grid.shape) for each in (tight, cost, grid.plans().accumulation_steps)
+    )
+    limit = KNEE * float(cost[tight == TIGHT].min()) if free_batch(problem.workload) else None
+    return _best(tight, cost, steps, limit)
 
 
 def _best_of_each(problem: Problem, grid: Grid, rank: Any, cost: Any) -> list[Candidate]:
@@ -193,9 +216,11 @@ def surveyed(problem: Problem, code_changes: bool = False) -> Survey:
     """A problem's whole grid; its estimate is kept where it is small."""
     grid = search_grid(problem, code_changes)
     if grid.size > CHUNK:
-        return Survey(grid, best_by_placement(problem, grid), None)
+        scored = _scored(problem, grid)
+        return Survey(grid, _best_of_each(problem, grid, *scored), None, _best_tight(problem, grid, *scored))
     (whole,) = grid.chunks()
-    return _survey(problem, grid, _estimates(problem, grid, whole))
+    answer = _estimates(problem, grid, whole)
+    return _survey(problem, grid, answer)._replace(tight=_best_tight(problem, grid, *scores(problem, answer)))
 
 
 def _survey(problem: Problem, grid: Grid, answer: Estimate, steps: float | None = None) -> Survey:

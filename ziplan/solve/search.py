@@ -19,6 +19,9 @@ from ziplan.units import counted
 ALTERNATIVES = 4
 """Runner-up placements that an answer carries."""
 
+WORTH_A_TRY = 1.1
+"""Factor by which a plan that may fit must beat the one that surely does to be told of."""
+
 
 def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
     """The best plan of a problem; where nothing fits, the one that lacks least.
@@ -43,7 +46,16 @@ def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
         plans_evaluated=grid.size,
         space=_space(grid),
         notes=_notes(best, changed),
+        faster_if_it_fits=_faster_tight(problem, survey),
     )
+
+
+def _faster_tight(problem: Problem, survey: Survey) -> Estimate | None:
+    """The best plan that may fit, where it beats the best that surely fits by enough to be worth a try."""
+    tight = survey.tight
+    if tight is None or problem.objective == "wear" or not survey.found[0].paid > WORTH_A_TRY * tight.paid:
+        return None
+    return evaluated(problem, survey.grid, tight)
 
 
 def best_plan(problem: Problem) -> Estimate:
