@@ -63,8 +63,8 @@ def test_a_quantity_of_a_file_is_read_once(tmp_path):
 
 
 def test_a_plan_that_surely_fits_leads_and_the_faster_one_that_may_is_told_of():
-    """DGX-2 trains 13B in GPU memory for sure only by recomputing; what it is slower than is named."""
-    answer = answered("llama-2-13b", "dgx-2", sequence_length=4096)
+    """8 A100 40 GB train 13B within GPU memory for sure only by recomputing: the faster plan is named."""
+    answer = answered("llama-2-13b", "dgx-a100-40g", sequence_length=4096)
     faster = answer.faster_if_it_fits
     assert (answer.best.verdict, faster.verdict) == ("fits", "tight")
     assert answer.best.time_per_token > WORTH_A_TRY * faster.time_per_token
@@ -73,14 +73,18 @@ def test_a_plan_that_surely_fits_leads_and_the_faster_one_that_may_is_told_of():
     assert "of what surely fits it is fastest" in told
 
 
+def likely(estimate):
+    return all((tier.low + tier.high) / 2 <= tier.available for tier in estimate.memory.values())
+
+
 @pytest.mark.parametrize("global_batch_size", [None, 64])
 def test_the_faster_plan_is_the_best_of_all_that_may_fit(global_batch_size):
-    cluster = load_cluster("dgx-2")
+    cluster = load_cluster("dgx-a100-40g")
     training = {"sequence_length": 4096, "micro_batch_size": 1}
     training |= {"global_batch_size": global_batch_size} if global_batch_size else {}
     work = load_workload("llama-2-13b", training, cluster.node.gpu.peak_flops_per_s)
     problem = Problem(cluster, work, RUNTIMES["deepspeed"], fixed={"zero_stage": 3.0, "prefetch_depth": 1.0})
-    tight = [each for _, each in one_by_one(problem) if each.verdict == "tight"]
+    tight = [each for _, each in one_by_one(problem) if each.verdict == "tight" and likely(each)]
     least = min(each.time_per_token for each in tight)
     found = solve(problem).faster_if_it_fits.time_per_token
     assert found == pytest.approx(least) if global_batch_size else least <= found <= KNEE * least

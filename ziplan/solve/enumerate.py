@@ -48,7 +48,7 @@ class Candidate(NamedTuple):
 class Survey(NamedTuple):
     """A problem's grid, the best plan of each placement, and the estimate of every plan where it is kept.
 
-    `tight` is the best of the plans that may fit, where one that surely fits leads.
+    `tight` is the best of the plans that are likely to fit, where one that surely fits leads.
     """
 
     grid: Grid
@@ -85,24 +85,36 @@ def best_by_placement(problem: Problem, grid: Grid) -> list[Candidate]:
     free, the fewest accumulation steps lead among the plans within `KNEE` of the cheapest of all.
     Of the placements that then cost about the same, the one that moves least off the GPU leads.
     """
-    return _best_of_each(problem, grid, *_scored(problem, grid))
+    rank, cost, _ = _scored(problem, grid)
+    return _best_of_each(problem, grid, rank, cost)
 
 
-def _scored(problem: Problem, grid: Grid) -> tuple[Any, Any]:
-    """(how it fits, cost) of every plan of a grid, chunk by chunk."""
+def _scored(problem: Problem, grid: Grid) -> tuple[Any, Any, Any]:
+    """(how it fits, cost, whether it is likely to fit) of every plan of a grid, chunk by chunk."""
     rank = np.empty(grid.shape, dtype=np.int8)
     cost = np.empty(grid.shape)
+    likely = np.empty(grid.shape, dtype=bool)
     for chunk in grid.chunks():
         place = tuple(slice(piece.start, piece.stop) for piece in chunk)
-        rank[place], cost[place] = scores(problem, _estimates(problem, grid, chunk))
-    return rank, cost
+        answer = _estimates(problem, grid, chunk)
+        rank[place], cost[place] = scores(problem, answer)
+        likely[place] = _likely(answer)
+    return rank, cost, likely
 
 
-def _best_tight(problem: Problem, grid: Grid, rank: Any, cost: Any) -> Candidate | None:
-    """The best of the plans that may fit, on however many tiers; None where none surely fits."""
+def _likely(answer: Estimate) -> Any:
+    """Whether the middle of what may be needed is there, on every tier."""
+    there: Any = True
+    for tier in answer.memory.values():
+        there = there & (tier.low + tier.high <= 2 * tier.available)
+    return there
+
+
+def _best_tight(problem: Problem, grid: Grid, rank: Any, cost: Any, likely: Any) -> Candidate | None:
+    """The best of the plans that are likely to fit and not sure to; None where none surely fits."""
     if rank.min() != FITS:
         return None
-    tight = np.where((rank == FITS) | (rank == DOES_NOT_FIT), DOES_NOT_FIT, TIGHT)
+    tight = np.where(likely & (rank != FITS) & (rank != DOES_NOT_FIT), TIGHT, DOES_NOT_FIT)
     if tight.min() == DOES_NOT_FIT:
         return None
     tight, cost, steps = (
@@ -216,11 +228,14 @@ def surveyed(problem: Problem, code_changes: bool = False) -> Survey:
     """A problem's whole grid; its estimate is kept where it is small."""
     grid = search_grid(problem, code_changes)
     if grid.size > CHUNK:
-        scored = _scored(problem, grid)
-        return Survey(grid, _best_of_each(problem, grid, *scored), None, _best_tight(problem, grid, *scored))
+        rank, cost, likely = _scored(problem, grid)
+        found = _best_of_each(problem, grid, rank, cost)
+        return Survey(grid, found, None, _best_tight(problem, grid, rank, cost, likely))
     (whole,) = grid.chunks()
     answer = _estimates(problem, grid, whole)
-    return _survey(problem, grid, answer)._replace(tight=_best_tight(problem, grid, *scores(problem, answer)))
+    return _survey(problem, grid, answer)._replace(
+        tight=_best_tight(problem, grid, *scores(problem, answer), _likely(answer))
+    )
 
 
 def _survey(problem: Problem, grid: Grid, answer: Estimate, steps: float | None = None) -> Survey:

@@ -66,8 +66,8 @@ class Answer:
     """The solver's answer. `best` is the best plan that fits, else the one nearest to fitting.
 
     `alternatives` are the best plans of other placements, best first. `do_not_offload` is true
-    when the best plan keeps everything in HBM. `faster_if_it_fits` is a plan that may fit and is
-    faster than the best, which surely does. `space` says what was searched and pruned.
+    when the best plan keeps everything in HBM. `faster_if_it_fits` is a plan that is likely
+    to fit and faster than the best, which surely does. `space` says what was searched and pruned.
     """
 
     problem: Problem

@@ -20,7 +20,7 @@ ALTERNATIVES = 4
 """Runner-up placements that an answer carries."""
 
 WORTH_A_TRY = 1.1
-"""Factor by which a plan that may fit must beat the one that surely does to be told of."""
+"""Factor by which a plan that is likely to fit must beat the one that surely does to be told of."""
 
 
 def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
@@ -51,7 +51,7 @@ def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
 
 
 def _faster_tight(problem: Problem, survey: Survey) -> Estimate | None:
-    """The best plan that may fit, where it beats the best that surely fits by enough to be worth a try."""
+    """The best plan that is likely to fit, where it beats the one that surely does by enough to be tried."""
     tight = survey.tight
     if tight is None or problem.objective == "wear" or not survey.found[0].paid > WORTH_A_TRY * tight.paid:
         return None
