@@ -66,6 +66,8 @@ class Benchmark:
 
 
 REGISTRY: dict[str, str] = {
+    "ziplan.bench.host.dram": "host memory",
+    "ziplan.bench.host.optimizer": "the optimizer on the host",
     "ziplan.bench.storage.benchmarks": "drives",
 }
 """Sub-package or module to what it measures; each has a tuple `BENCHMARKS`. In the order of running."""

@@ -71,7 +71,9 @@ class FoundFolder(Part):
 class Topology(Part):
     """A node. `memory_limit_bytes` is what a container or batch system leaves; None where nothing limits.
 
-    `cores` are physical cores that this process may use; `numa_cpus` the CPUs of each NUMA node.
+    `cores` are the physical cores that this process may use and `cpus` the first processor of each;
+    `numa_cpus` are all processors of each NUMA node, `cpu_limit` those that a container's quota is worth;
+    `memlock_limit_bytes` is what a process may lock (None where nothing limits, or for the administrator).
     """
 
     host: str = ""
@@ -82,7 +84,14 @@ class Topology(Part):
     memory_bytes: float = 0.0
     memory_limit_bytes: float | None = None
     cpu_limit: float | None = None
+    memlock_limit_bytes: float | None = None
     container: str = ""
     gpus: tuple[FoundGpu, ...] = ()
     drives: tuple[FoundDrive, ...] = ()
     folders: tuple[FoundFolder, ...] = ()
+
+    @property
+    def working_cpus(self) -> tuple[int, ...]:
+        """Processors for a thread each: one of each core, no more than the quota is worth."""
+        most = len(self.cpus) if self.cpu_limit is None else max(1, int(self.cpu_limit))
+        return self.cpus[:most]

@@ -9,8 +9,17 @@ from typing import NamedTuple
 
 from ziplan.bench import names
 from ziplan.bench.benchmark import Benchmark, Cost, Task
-from ziplan.bench.measurement import CannotMeasure, Measured, Noted, Result, Waived, relative_spread, summary
-from ziplan.bench.storage.load import MIB, Run, Stream, run, slices_of, steady
+from ziplan.bench.measurement import (
+    SHORTEST_WINDOW,
+    CannotMeasure,
+    Measured,
+    Noted,
+    Result,
+    Waived,
+    relative_spread,
+    summary,
+)
+from ziplan.bench.storage.load import MIB, Run, Stream, run
 from ziplan.bench.storage.plan import (
     BURST_SECONDS,
     DEPTHS,
@@ -25,6 +34,7 @@ from ziplan.bench.storage.plan import (
     write_share,
 )
 from ziplan.bench.storage.scratch import Scratch, scratch
+from ziplan.bench.timeline import slices_of, steady
 from ziplan.bench.topology import FoundFolder
 from ziplan.runtimes.deepspeed.knobs import AIO
 from ziplan.units import show
@@ -110,9 +120,11 @@ def _extent(size: int, wrote: Run) -> int:
 def _written(file: _File, wrote: Run) -> Iterator[Measured]:
     """The first seconds, and the last third, of which each slice bears its part of the final sync."""
     amount, full = wrote.streams[0].amount, wrote.full
+    if full / 3 < SAMPLES * SHORTEST_WINDOW:
+        raise CannotMeasure(f"--max-write ended the write after {show(full, 's')}, too soon to tell a rate")
     how = f"{file.method('pwritev', FULL_DEPTH, file.size)}; {show(amount, 'B')} written in {show(full, 's')}"
     burst_end = min(BURST_SECONDS, full)
-    slices = max(SAMPLES, slices_of(full / 3, file.times.slice))
+    slices = slices_of(full / 3, file.times.slice, SAMPLES)
     burst = wrote.rates(0, SAMPLES, 0.0, burst_end)
     yield summary(
         file.name("write_burst_bandwidth"), "B/s", burst, f"{how}: the first {show(burst_end, 's')}"
@@ -145,7 +157,7 @@ def _read(file: _File, extent: int, threads: int, tries: int) -> Measured:
     found: list[Measured] = []
     while len(found) < tries and (not found or found[-1].unstable):
         read = run([file.stream("read", extent, threads)], file.times.read)
-        rates = steady(read.rates(0, slices_of(read.full, file.times.slice)), SAMPLES)
+        rates = steady(read.rates(0, slices_of(read.full, file.times.slice, SAMPLES)), SAMPLES)
         method = file.method("preadv", threads, extent)
         found.append(summary(file.name("read_bandwidth"), "B/s", rates, method))
     return min(found, key=relative_spread)
@@ -157,7 +169,7 @@ def _mixed(file: _File, extent: int, most: float) -> Iterator[Measured]:
     both = run(
         [file.stream("read", extent, half), file.stream("write", extent, half, most)], file.times.mixed
     )
-    slices = max(SAMPLES, slices_of(both.full, file.times.slice))
+    slices = slices_of(both.full, file.times.slice, SAMPLES)
     for index, mode in enumerate(("read", "write")):
         rates = steady(both.rates(index, slices), SAMPLES)
         method = file.method(f"{mode} while the other goes on", half, extent)
@@ -177,7 +189,7 @@ def _together(task: Task) -> Iterator[Result]:
             files.append(_File(folder, opened, file_size(folder.path, task.options), plan))
         streams = [file.stream("write", file.size, FULL_DEPTH, share) for file in files]
         wrote = run(streams, plan.write_all)
-        rates = _sums(wrote, len(files), slices_of(wrote.full / 3, plan.slice), 2 * wrote.full / 3)
+        rates = _sums(wrote, len(files), slices_of(wrote.full / 3, plan.slice, SAMPLES), 2 * wrote.full / 3)
         synced = wrote.full / (wrote.full + wrote.sync_seconds)
         paths = ", ".join(folder.path for folder in folders)
         how = f"{len(files)} folders at once ({paths}), {FULL_DEPTH} threads of 1 MiB each, O_DIRECT"
@@ -188,13 +200,13 @@ def _together(task: Task) -> Iterator[Result]:
             raise CannotMeasure("too little could be written to read from")
         reads = [file.stream("read", extent, FULL_DEPTH) for file, extent in zip(files, extents, strict=True)]
         read = run(reads, plan.read_all)
-        rates = _sums(read, len(files), slices_of(read.full, plan.slice), 0.0)
+        rates = _sums(read, len(files), slices_of(read.full, plan.slice, SAMPLES), 0.0)
         yield summary(names.storage("all", "read_bandwidth"), "B/s", steady(rates, SAMPLES), how)
 
 
 def _sums(done: Run, streams: int, slices: int, begin: float) -> list[float]:
     """Rates of all streams together, in the time in which all of them ran."""
-    each = [done.rates(index, max(SAMPLES, slices), begin) for index in range(streams)]
+    each = [done.rates(index, slices, begin) for index in range(streams)]
     return [sum(rates) for rates in zip(*each, strict=True)]
 
 

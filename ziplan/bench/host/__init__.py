@@ -1,0 +1,1 @@
+"""Host memory, and the optimizer that runs on the host."""

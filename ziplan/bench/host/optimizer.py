@@ -1,0 +1,195 @@
+"""Parameters per second that the host's processors update: by the optimizer that training will run."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from importlib.util import find_spec
+from typing import IO, Any, NamedTuple
+
+from ziplan.bench import names
+from ziplan.bench.benchmark import Benchmark, Cost, Task
+from ziplan.bench.measurement import CannotMeasure, Measured, Noted, Result, now, summary
+from ziplan.bench.timeline import operations, slices_of, steady
+from ziplan.hardware.rates import ADAM_BYTES
+from ziplan.laws.optimizer import cpu_adam_time_by_bandwidth
+from ziplan.units import show
+
+MOST_PARAMS = 64_000_000
+"""Parameters of a process: with gradients and moments 1 GiB, beyond any cache."""
+FP32_STATE_BYTES = 16
+"""Bytes of a parameter, its gradient and two moments, 4 each."""
+MOST_SHARE = 1 / 8
+IMPORTING_SECONDS = {"deepspeed": 15.0, "torch": 8.0}
+BUILDING_SECONDS = 90.0
+"""DeepSpeed compiles the optimizer when it is first used."""
+SAMPLES = 7
+SLICE = 0.2
+
+
+def _seconds(task: Task) -> float:
+    return 3.0 if task.options.quick else 6.0
+
+
+def _is_built() -> bool:
+    """Whether DeepSpeed's optimizer has been compiled: with the package, or by an earlier use of it."""
+    spec = find_spec("deepspeed")
+    places = (
+        [f"{folder}/ops/adam/cpu_adam_op*.so" for folder in spec.submodule_search_locations or ()]
+        if spec
+        else []
+    )
+    cache = os.environ.get("TORCH_EXTENSIONS_DIR") or os.path.expanduser("~/.cache/torch_extensions")
+    places += [f"{cache}/*/cpu_adam/cpu_adam.so", f"{cache}/cpu_adam/cpu_adam.so"]
+    return any(glob.glob(place) for place in places)
+
+
+def _kinds(task: Task) -> list[str]:
+    """The optimizers to try, the one that training would run first."""
+    if find_spec("torch") is None:
+        return []
+    if find_spec("deepspeed") is None or (task.options.quick and not _is_built()):
+        return ["torch"]
+    return ["deepspeed", "torch"]
+
+
+def _starting(task: Task) -> float:
+    kinds = _kinds(task)
+    if not kinds:
+        return 0.5
+    built = kinds[0] != "deepspeed" or _is_built()
+    return IMPORTING_SECONDS[kinds[0]] + (0.0 if built else BUILDING_SECONDS)
+
+
+def _cost(task: Task) -> Cost:
+    return Cost(_starting(task) + (_seconds(task) if _kinds(task) else 0.0))
+
+
+def _run(task: Task) -> Iterator[Result]:
+    reasons = [] if _kinds(task) else ["torch is not installed"]
+    for kind in _kinds(task):
+        try:
+            yield _measured(task, kind)
+            break
+        except CannotMeasure as error:
+            reasons.append(f"{kind}: {error}")
+    else:
+        yield derived(task, "; ".join(reasons))
+        return
+    if reasons:
+        yield Noted(name="cpu.adam", text="; ".join(reasons), method="what could not be run")
+
+
+def derived(task: Task, reason: str) -> Measured:
+    """The rate that the measured bandwidth of memory allows, marked as derived."""
+    copy = task.earlier.get(names.DRAM_COPY)
+    if copy is None:
+        raise CannotMeasure(f"{reason}; and the bandwidth of memory, from which it follows, is not measured")
+
+    def rate(bandwidth: float) -> float:
+        return 1.0 / cpu_adam_time_by_bandwidth(
+            params=1.0, optimizer_bytes_per_param=ADAM_BYTES, dram_bandwidth=bandwidth
+        )
+
+    return Measured(
+        name=names.ADAM_RATE,
+        unit="param/s",
+        median=rate(copy.median),
+        iqr=rate(copy.iqr),
+        minimum=rate(copy.minimum),
+        maximum=rate(copy.maximum),
+        n=copy.n,
+        unstable=copy.unstable,
+        method=f"{names.DRAM_COPY} at {ADAM_BYTES:g} bytes a parameter: an upper bound ({reason})",
+        when=now(),
+        kind="derived",
+    )
+
+
+class _Group(NamedTuple):
+    """A process at work, and the processors it has."""
+
+    process: subprocess.Popen[str]
+    cpus: tuple[int, ...]
+
+
+def _cpu_groups(task: Task) -> list[tuple[int, ...]]:
+    """The processors of each NUMA node: a process each, whose memory is then near."""
+    usable = set(task.topology.working_cpus)
+    groups = [tuple(sorted(usable & set(cpus))) for cpus in task.topology.numa_cpus.values()]
+    return [group for group in groups if group] or [tuple(sorted(usable))]
+
+
+def _measured(task: Task, kind: str) -> Measured:
+    groups, seconds = _cpu_groups(task), _seconds(task)
+    limit = task.topology.memory_limit_bytes or task.topology.memory_bytes
+    params = min(
+        MOST_PARAMS, int(MOST_SHARE * limit / FP32_STATE_BYTES / len(groups)) if limit else MOST_PARAMS
+    )
+    with ExitStack() as stack:
+        running = [_Group(stack.enter_context(_started(cpus, params, kind)), cpus) for cpus in groups]
+        names_of = [_answer(group.process)["ready"] for group in running]
+        begin = time.monotonic() + 0.2
+        for group in running:
+            _say(group.process, [begin, begin + seconds])
+        times = [_answer(group.process) for group in running]
+    shifted = [[(b - begin, e - begin) for b, e in each] for each in times]
+    full = min(seconds, *(each[-1][1] for each in shifted))
+    done = operations([pair for each in shifted for pair in each], params)
+    rates = steady(done.rates(0.0, full, slices_of(full, SLICE, SAMPLES)), SAMPLES)
+    threads = sum(len(group.cpus) for group in running)
+    method = (
+        f"{names_of[0]}, fp32, {threads} threads in {len(running)} process{'es' if len(running) > 1 else ''} "
+        f"(one a NUMA node), {show(params, 'param')} each"
+    )
+    return summary(names.ADAM_RATE, "param/s", rates, method)
+
+
+class _started:  # noqa: N801 - used as a function
+    """A process that gets ready to update parameters; ended when it is no longer needed."""
+
+    def __init__(self, cpus: Sequence[int], params: int, kind: str) -> None:
+        asked = json.dumps({"cpus": list(cpus), "params": params, "kind": kind})
+        self.process = subprocess.Popen(  # noqa: S603 - this interpreter, a module of this package
+            [sys.executable, "-m", "ziplan.bench.host.adam", asked],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": str(len(cpus))},
+        )
+
+    def __enter__(self) -> subprocess.Popen[str]:
+        return self.process
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def _pipe(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream
+
+
+def _say(process: subprocess.Popen[str], what: object) -> None:
+    try:
+        print(json.dumps(what), file=_pipe(process.stdin), flush=True)
+    except OSError:
+        raise CannotMeasure("its process ended before it began") from None
+
+
+def _answer(process: subprocess.Popen[str]) -> Any:
+    line = _pipe(process.stdout).readline()
+    if not line:
+        raise CannotMeasure(f"its process ended with code {process.wait()} before it answered")
+    return json.loads(line)
+
+
+BENCHMARKS = (Benchmark("optimizer", "Adam on the host: parameters a second, all cores", _cost, _run),)
