@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ziplan.report.validate_text import (
@@ -42,7 +43,7 @@ def fidelity_page(validation: Validation) -> str:
         parts += [f"## {source}\n", f"<{runs[0].url}>\n", _runs(timed), _verdicts(untimed)]
         parts += [_peaks(runs), _assumed(runs), _notes(runs)]
     if validation.unpredicted:
-        parts += ["## Not predicted\n", _unpredicted(validation.unpredicted)]
+        parts += ["## Not predicted\n", _reasons(validation.unpredicted), _unpredicted(validation.unpredicted)]
     return "\n".join(part for part in parts if part)
 
 
@@ -207,6 +208,16 @@ def _of(names: Sequence[str], count: int) -> str:
 def _notes(runs: Sequence[Run]) -> str:
     lines = [f"- {run.id}: {run.notes}\n" for run in runs if run.notes]
     return f"Notes:\n\n{''.join(lines)}" if lines else ""
+
+
+def _reasons(runs: Sequence[Unpredicted]) -> str:
+    """How many runs each reason keeps from being predicted, the commonest first."""
+    counted = Counter(run.reason for run in runs)
+    rows = [(reason, count) for reason, count in counted.most_common() if count > 1]
+    alone = len(runs) - sum(count for _, count in rows)
+    if alone:
+        rows.append(("a reason of its own", alone))
+    return _rows(["Why not", "Runs"], ((reason, str(count)) for reason, count in rows))
 
 
 def _unpredicted(runs: Sequence[Unpredicted]) -> str:
