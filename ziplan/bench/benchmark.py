@@ -69,6 +69,7 @@ REGISTRY: dict[str, str] = {
     "ziplan.bench.host.dram": "host memory",
     "ziplan.bench.host.optimizer": "the optimizer on the host",
     "ziplan.bench.storage.benchmarks": "drives",
+    "ziplan.bench.cuda.benchmarks": "GPUs",
 }
 """Sub-package or module to what it measures; each has a tuple `BENCHMARKS`. In the order of running."""
 

@@ -107,9 +107,8 @@ def compilers() -> tuple[Nvrtc, ...]:
 def _candidates() -> Iterator[str]:
     """Paths and names of libraries: the wheels' first, then toolkits', then what the loader knows."""
     folders = [found for root in sys.path for pattern in FOLDERS for found in Path(root or ".").glob(pattern)]
-    for name in ("CUDA_HOME", "CUDA_PATH"):
-        if os.environ.get(name):
-            folders.append(Path(os.environ[name], "lib64"))
+    homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
+    folders += [Path(home, "lib64") for home in homes if home]
     folders += sorted(Path("/usr/local").glob("cuda*/lib64"), reverse=True)
     for folder in folders:
         yield from (str(path) for path in sorted(folder.glob("libnvrtc.so.*")) if LIBRARY.match(path.name))
@@ -120,7 +119,7 @@ def compiler_for(architecture: int, driver_major: int, among: Sequence[Nvrtc]) -
     """The newest NVRTC whose cubins the driver loads and that knows the architecture (90 is 9.0)."""
     if not among:
         raise CannotMeasure(
-            "no NVRTC to compile the kernels with: pip install 'ziplan[cuda13]' (or cuda12, for drivers of CUDA 12)"
+            "no NVRTC to compile the kernels with: pip install 'ziplan[cuda13]' (cuda12 for CUDA 12 drivers)"
         )
     reasons = []
     for nvrtc in among:

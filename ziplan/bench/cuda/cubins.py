@@ -25,7 +25,7 @@ class Cubins:
         return cls((Path(root) if Path(root).is_absolute() else Path.home() / ".cache") / "ziplan" / "cubins")
 
     def get(self, key: bytes, make: Callable[[], bytes]) -> bytes:
-        """What `key` was compiled to, made where it is not there. A folder that cannot be used is no error."""
+        """What `key` was compiled to, made where it is not there. No error without a folder."""
         path = self.folder / f"{hashlib.sha256(key).hexdigest()}.cubin"
         with suppress(OSError):
             stored = path.read_bytes()
