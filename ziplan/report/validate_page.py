@@ -43,7 +43,8 @@ def fidelity_page(validation: Validation) -> str:
         parts += [f"## {source}\n", f"<{runs[0].url}>\n", _runs(timed), _verdicts(untimed)]
         parts += [_peaks(runs), _assumed(runs), _notes(runs)]
     if validation.unpredicted:
-        parts += ["## Not predicted\n", _reasons(validation.unpredicted), _unpredicted(validation.unpredicted)]
+        omitted = validation.unpredicted
+        parts += ["## Not predicted\n", _reasons(omitted), _unpredicted(omitted)]
     return "\n".join(part for part in parts if part)
 
 
