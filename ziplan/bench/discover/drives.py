@@ -14,8 +14,10 @@ from ziplan.bench.topology import DriveKind, FolderKind, FoundDrive, FoundFolder
 SECTOR = 512
 """Bytes of a sector in /sys/block/*/size, whatever the drive's own are (Documentation/block/stat.rst)."""
 NETWORK = frozenset(
-    ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "ceph", "cifs", "smb3", "9p", "virtiofs", "glusterfs")
-    + ("wekafs", "afs", "pvfs2", "orangefs", "daos")
+    (
+        *("nfs", "nfs4", "lustre", "beegfs", "gpfs", "ceph", "cifs", "smb3", "9p", "virtiofs", "glusterfs"),
+        *("wekafs", "afs", "pvfs2", "orangefs", "daos"),
+    )
 )
 MEMORY = frozenset(("tmpfs", "ramfs", "devtmpfs"))
 DEEPEST = 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from collections.abc import Iterator, Mapping
@@ -84,8 +85,6 @@ def _versions() -> dict[str, str]:
     """Versions of what measures, as far as it is installed."""
     found = {"python": platform.python_version()}
     for name in ("ziplan", "numpy", "torch", "deepspeed", "cuda-bindings"):
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found

@@ -17,9 +17,12 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
+from ziplan.bench.lifetime import end_with_parent
+
 
 def main() -> None:
     """Say what is ready, wait for the word, work, tell the times. Libraries' own words go to stderr."""
+    end_with_parent()
     asked = json.loads(sys.argv[1])
     told = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -77,7 +77,7 @@ class _File(NamedTuple):
 
 
 def _alone(task: Task) -> Iterator[Result]:
-    share = write_share(task)
+    share = write_share(task, len(measurable(task.topology.folders)))
     if not task.topology.folders:
         reason = "no folder on a drive was given or found: --storage DIR"
         yield Waived(name="storage.read_bandwidth", reason=reason)
@@ -181,7 +181,7 @@ def _together(task: Task) -> Iterator[Result]:
     folders = apart(task.topology.folders)
     if len(folders) < 2:
         return
-    plan, share = times(task.options, len(folders)), write_share(task)
+    plan, share = times(task.options, len(folders)), write_share(task, len(folders))
     with ExitStack() as stack:
         files = []
         for folder in folders:
@@ -215,7 +215,7 @@ def _cost_alone(task: Task) -> Cost:
     plan = times(task.options, len(folders))
     # Reading may be taken twice.
     alone = plan.alone + (plan.read if task.options.sampling.retry else 0)
-    return Cost(STARTING_SECONDS + alone * len(folders), write_share(task) * len(folders))
+    return Cost(STARTING_SECONDS + alone * len(folders), write_share(task, len(folders)) * len(folders))
 
 
 def _cost_together(task: Task) -> Cost:
@@ -223,7 +223,7 @@ def _cost_together(task: Task) -> Cost:
     if len(folders) < 2:
         return Cost(0.0)
     seconds = STARTING_SECONDS + times(task.options, len(folders)).together
-    return Cost(seconds, write_share(task) * len(folders))
+    return Cost(seconds, write_share(task, len(folders)) * len(folders))
 
 
 BENCHMARKS = (

@@ -72,11 +72,11 @@ def apart(folders: Iterable[FoundFolder]) -> list[FoundFolder]:
     return found
 
 
-def write_share(task: Task) -> float:
-    """Bytes that one folder may be written, alone or beside the others: an equal part of the cap."""
+def write_share(task: Task, beside: int) -> float:
+    """Bytes that one of `beside` folders may be written, alone or with the others: equal parts of the cap."""
     folders, together = measurable(task.topology.folders), apart(task.topology.folders)
     parts = len(folders) + (len(together) if len(together) > 1 else 0)
-    return min(task.options.max_write, task.bytes_left) / max(1, parts)
+    return min(task.options.max_write / max(1, parts), task.bytes_left / max(1, beside))
 
 
 def file_size(folder: str, options: Options) -> int:
