@@ -1,20 +1,18 @@
 """Run forward of a small model that an emitted set-up module shards, as rank 0 of several, and count.
 
-`python -m engine.fsdp_several JOB RESULT`; JOB has `setup` (the module's path), `model` (a Hugging Face
-config), `trained` and `world`.
+A program of the nursery; a job has `setup` (the module's path), `model` (a Hugging Face config), `trained`
+and `world`.
 """
 
 import importlib.util
-import json
-import os
-import sys
-from pathlib import Path
 
 import torch
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from engine.fsdp_train import Meter
+from engine.fsdp_train import IMPORTS, Meter
+
+__all__ = ["IMPORTS", "run"]
 
 
 def run(job):
@@ -36,9 +34,3 @@ def run(job):
             model(input_ids=tokens)
     held = sum(p.to_local().nbytes for p in model.parameters())
     return {"optimizer": optimizer is not None, "gathered": meter.counts["gathered_bytes"], "held": held}
-
-
-if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(json.dumps(run(json.loads(Path(sys.argv[1]).read_text()))))
-    sys.stdout.flush()
-    os._exit(0)

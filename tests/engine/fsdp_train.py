@@ -1,21 +1,17 @@
 """Train a small Hugging Face model with an emitted `fsdp_setup.py`, on the CPU, and count.
 
-Runs as a program, one process per rank: `python -m engine.fsdp_train JOB RESULT`. JOB is a JSON file
-with `setup` (the path of the module), `model` (a Hugging Face config), `sequence_length`, `rank`,
-`world`, `simulated`, `spread` (weights on rank 0 alone) and `store`. Without a GPU nothing is
-pinned or copied over a host link: what asks for it is counted where it asks.
+A program of the nursery, one process per rank. A job has `setup` (the path of the module), `model` (a
+Hugging Face config), `sequence_length`, `rank`, `world`, `simulated`, `spread` (weights on rank 0 alone)
+and `store`. Without a GPU nothing is pinned or copied over a host link: what asks for it is counted where
+it asks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
-import os
-import sys
 import weakref
 from collections import Counter
-from pathlib import Path
 
 import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives as collectives
@@ -26,6 +22,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from engine.adapters import prepare_training
 
 STEPS = 3
+IMPORTS = (
+    "accelerate",
+    "torch.testing._internal.distributed.fake_pg",
+    "transformers.models.llama.modeling_llama",
+)
+"""What a run imports, for the nursery to import before it."""
 
 
 class Meter:
@@ -206,14 +208,3 @@ def run(job):
     live = {param.data_ptr() for param in (p._local_tensor for p in model.parameters())}
     pinned = sum(t.untyped_storage().nbytes() for pointer, t in meter.pinned.items() if pointer in live)
     return {"elements": elements, "steps": steps, "pinned": pinned, "peak": dict(watch.peak)}
-
-
-def main():
-    job = json.loads(Path(sys.argv[1]).read_text())
-    Path(sys.argv[2]).write_text(json.dumps(run(job)))
-    sys.stdout.flush()
-    os._exit(0)  # threads of torch sometimes abort while the interpreter is taken down
-
-
-if __name__ == "__main__":
-    main()

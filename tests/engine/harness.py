@@ -1,19 +1,16 @@
-"""Run a DeepSpeed config in the real engine, in processes of their own, and give back what was counted."""
+"""Run a DeepSpeed config in the real engine, a process a rank, and give back what was counted."""
 
 from __future__ import annotations
 
 import copy
 import json
-import os
-import subprocess
-import sys
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parent.parent
-TIMEOUT = 240
+from engine import nursery
 
 
 @dataclass(frozen=True)
@@ -107,12 +104,13 @@ def run_ranks(config: Mapping[str, Any], spec: Spec, world: World, folder: Path)
     folder.mkdir(parents=True, exist_ok=True)
     config = with_swap_folder(config, folder / "swap")
     ranks = range(1 if world.simulated else world.ranks)
-    workers = [_start(_job(config, spec, world, rank, folder), folder / f"rank{rank}") for rank in ranks]
-    outputs = [_finish(worker) for worker in workers]
-    failed = [rank for rank in ranks if workers[rank].returncode or not _result(folder, rank).exists()]
-    if failed:
-        raise EngineFailed(_failure(config, failed, workers, outputs))
-    return [Result(json.loads(_result(folder, rank).read_text())) for rank in ranks]
+    jobs = [_job(config, spec, world, rank, folder) for rank in ranks]
+    try:
+        return [Result(found) for found in nursery.run("engine.train", jobs, folder)]
+    except nursery.RunFailed as failed:
+        raise EngineFailed(f"under\n{json.dumps(config, indent=2)}\n{failed}") from None
+    finally:
+        shutil.rmtree(folder / "swap", ignore_errors=True)  # before the system writes it to disk
 
 
 def with_swap_folder(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -134,46 +132,3 @@ def _job(config: Mapping[str, Any], spec: Spec, world: World, rank: int, folder:
         "simulated": world.simulated,
         "store": str(folder / "store"),
     }
-
-
-def _result(folder: Path, rank: int) -> Path:
-    return folder / f"rank{rank}" / "result.json"
-
-
-def _start(job: Mapping[str, Any], folder: Path) -> subprocess.Popen[str]:
-    folder.mkdir()
-    (folder / "job.json").write_text(json.dumps(job))
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(TESTS),
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_VERBOSITY": "error",
-        "PYTHONWARNINGS": "ignore",
-    }
-    command = [sys.executable, "-m", "engine.train", str(folder / "job.json"), str(folder / "result.json")]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
-    )
-
-
-def _finish(worker: subprocess.Popen[str]) -> str:
-    """All that the worker said; one that takes too long is ended."""
-    try:
-        out, err = worker.communicate(timeout=TIMEOUT)
-    except subprocess.TimeoutExpired:
-        worker.kill()
-        out, err = worker.communicate()
-        err += f"\nended after {TIMEOUT} s"
-    return out + err
-
-
-def _failure(
-    config: Mapping[str, Any], failed: list[int], workers: list[subprocess.Popen[str]], outputs: list[str]
-) -> str:
-    rank = failed[0]
-    said = "\n".join(outputs[rank].splitlines()[-30:])
-    shown = json.dumps(config, indent=2)
-    return f"rank {rank} ended with {workers[rank].returncode} under\n{shown}\nand said\n{said}"

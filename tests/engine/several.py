@@ -1,6 +1,6 @@
 """Run several small models in one job with the real DeepSpeed on the CPU, an engine each, and count.
 
-Runs as a program: `python -m engine.several JOB RESULT`. JOB is a JSON file with `models` (each with
+A program of the nursery. A job has `models` (each with
 `name`, `config`, `shape`, `trained` and `one_value`), and with `rank`, `world`, `simulated` and `store`
 as `engine.train` has them. In a step every model runs as a trainer of RLHF runs it: those that are not
 trained first, forward alone, then each trained one forward, backward and through its optimizer.
@@ -9,17 +9,15 @@ trained first, forward alone, then each trained one forward, backward and throug
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import sys
 from collections import Counter
-from pathlib import Path
 
 import torch
 
 from engine.meter import Meter
 from engine.ops import install
-from engine.train import join, prepare_environment, swap_files, swap_folders
+from engine.train import IMPORTS, join, prepare_environment, swap_files, swap_folders
+
+__all__ = ["IMPORTS", "run"]
 
 STEPS, TOKENS = 3, 2
 
@@ -74,6 +72,7 @@ def counted(meter, owners):
 
 
 def run(job):
+    prepare_environment(job)
     meter = Meter()
     install(meter)
     meter.watch_engine()
@@ -97,15 +96,3 @@ def run(job):
         "locked_bytes": meter.locked,
         "optimizers": {entry["name"]: type(engine.optimizer).__name__ for entry, engine in engines},
     }
-
-
-def main():
-    job = json.loads(Path(sys.argv[1]).read_text())
-    prepare_environment(job)
-    Path(sys.argv[2]).write_text(json.dumps(run(job)))
-    sys.stdout.flush()
-    os._exit(0)  # threads of torch and DeepSpeed sometimes abort while the interpreter is taken down
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,11 @@
 """What ziplan predicts of FSDP2 against what FSDP2 does with the `fsdp_setup.py` that ziplan emits."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
+from engine import nursery
 from ziplan.estimate import estimate
 from ziplan.hardware.profiles import load_cluster
 from ziplan.plan import Checkpointing, Placement, Plan
@@ -17,8 +14,7 @@ from ziplan.workload.load import load_workload
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
-TESTS = Path(__file__).parents[1]
-TOKENS, RANKS_PER_NODE, TIMEOUT = 8, 8, 120
+TOKENS, RANKS_PER_NODE = 8, 8
 SHAPE = {
     # No dimension but the layers' widths is a multiple of 64, so padding shows.
     "model_type": "llama",
@@ -76,8 +72,8 @@ class Case:
             "trainable": trainable,
             "store": str(folder / "store"),
         }
-        workers = [start(folder, {**job, "rank": rank}) for rank in range(1 if simulated else world)]
-        self.done = [finish(folder, rank, worker) for rank, worker in enumerate(workers)]
+        jobs = [{**job, "rank": rank} for rank in range(1 if simulated else world)]
+        self.done = nursery.run("engine.fsdp_train", jobs, folder)
 
     def line(self, tier, name):
         """Bytes of one rank by the ledger's line of this name."""
@@ -93,27 +89,6 @@ class Case:
             once = {id(demand): demand for chain in segment.chains for demand in chain}
             total += segment.repeats * sum(d.amount for d in once.values() if d.term in terms)
         return total
-
-
-def start(folder, job):
-    path = folder / f"job{job['rank']}.json"
-    path.write_text(json.dumps(job))
-    quiet = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "HF_HUB_OFFLINE": "1"}
-    environment = {**os.environ, "PYTHONPATH": str(TESTS), "PYTHONWARNINGS": "ignore", **quiet}
-    result = folder / f"result{job['rank']}.json"
-    command = [sys.executable, "-m", "engine.fsdp_train", str(path), str(result)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
-    return subprocess.Popen(command, cwd=folder, env=environment, text=True, **pipes)
-
-
-def finish(folder, rank, worker):
-    try:
-        said, _ = worker.communicate(timeout=TIMEOUT)
-    except subprocess.TimeoutExpired:
-        worker.kill()
-        said, _ = worker.communicate()
-    assert worker.returncode == 0, said[-3000:]
-    return json.loads((folder / f"result{rank}.json").read_text())
 
 
 def held(case, home):

@@ -1,13 +1,10 @@
 """A model that is not trained, sharded by the module emitted for it: what FSDP2 holds and gathers."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
-from engine.harness import TESTS, TIMEOUT
+from engine import nursery
 from engine.test_fsdp_emitted import SHAPE
 from ziplan.estimate import estimate
 from ziplan.hardware.profiles import load_cluster
@@ -34,12 +31,7 @@ def test_a_reference_is_held_and_gathered_as_predicted(tmp_path, home, offload):
     assert "RECOMPUTE_LAYERS = False" in files["fsdp_setup_reference.py"]
     (tmp_path / "setup.py").write_text(files["fsdp_setup_reference.py"])
     job = {"setup": str(tmp_path / "setup.py"), "model": SHAPE, "trained": False, "world": 8}
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    command = [sys.executable, "-m", "engine.fsdp_several", str(tmp_path / "job.json"), str(tmp_path / "out")]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT)
-    assert done.returncode == 0, done.stderr[-3000:]
-    counted = json.loads((tmp_path / "out").read_text())
+    (counted,) = nursery.run("engine.fsdp_several", [job], tmp_path)
     assert not counted["optimizer"]
     tier = "dram" if "dram" in home or offload == "cpu" else "hbm"
     lines = [each for each in predicted.ledger.lines if each.tier == tier]

@@ -1,16 +1,14 @@
 """Several models in one job: what is predicted of all of them against what their engines do together."""
 
 import json
-import os
-import subprocess
-import sys
+import shutil
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtimes.several import with_companions
 
-from engine.harness import TESTS, TIMEOUT, EngineFailed
+from engine import nursery
 from engine.test_emitters import known_keys, parsed, plans, unknown_keys
 from ziplan.estimate import estimate
 from ziplan.hardware.profiles import load_cluster
@@ -103,16 +101,10 @@ def run(folder, files, ranks):
     swap.mkdir()
     store = str(folder / "store")
     job = {"models": models, "rank": 0, "world": ranks, "simulated": ranks > 1, "store": store}
-    (folder / "job.json").write_text(json.dumps(job))
-    command = [sys.executable, "-m", "engine.several", str(folder / "job.json"), str(folder / "result.json")]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    environment |= {"GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT
-    )
-    if done.returncode or not (folder / "result.json").exists():
-        raise EngineFailed((done.stdout + done.stderr)[-4000:])
-    return json.loads((folder / "result.json").read_text())
+    try:
+        return nursery.run("engine.several", [job], folder)[0]
+    finally:
+        shutil.rmtree(swap)  # before the system writes it to disk
 
 
 def close(value):

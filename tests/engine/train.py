@@ -1,7 +1,7 @@
 """Train a small Hugging Face model for a few steps with the real DeepSpeed on the CPU, and count.
 
-Runs as a program, one process per rank: `python -m engine.train JOB RESULT`. JOB is a JSON file with
-`config` (a DeepSpeed config), `spec` (see `harness.Spec`), `rank`, `world`, `simulated` and `store`.
+A program of the nursery, one process per rank. A job has `config` (a DeepSpeed config), `spec` (see
+`harness.Spec`), `rank`, `world`, `simulated` and `store`.
 When simulated, this one process is rank 0 of `world` and its peers are torch's fake process group:
 sizes, files and traffic are those of a real run, values are not.
 """
@@ -9,9 +9,7 @@ sizes, files and traffic are those of a real run, values are not.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -21,19 +19,22 @@ from engine.adapters import prepare_training
 from engine.meter import Meter, file_class
 from engine.ops import install
 
-# DeepSpeed chooses its accelerator when it is imported, so it is imported after the environment is set.
+IMPORTS = (
+    "cpuinfo",
+    "deepspeed",
+    "deepspeed.runtime.swap_tensor.partitioned_optimizer_swapper",
+    "deepspeed.runtime.swap_tensor.pipelined_optimizer_swapper",
+    "deepspeed.runtime.zero.muon.muon_optimizer",
+    "deepspeed.runtime.zero.stage3",
+    "torch.testing._internal.distributed.fake_pg",
+    "transformers.models.llama.modeling_llama",
+)
+"""What a run imports, for the nursery to import before it."""
 
 
 def prepare_environment(job):
     rank, world = str(job["rank"]), str(job["world"])
-    os.environ.update(
-        DS_ACCELERATOR="cpu",
-        DS_PIN_MEMORY_BACKEND="native",
-        RANK=rank,
-        LOCAL_RANK=rank,
-        WORLD_SIZE=world,
-        LOCAL_SIZE=world,
-    )
+    os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=world, LOCAL_SIZE=world)
 
 
 def join(job):
@@ -138,6 +139,7 @@ def swap_folders(config):
 def run(job):
     import deepspeed
 
+    prepare_environment(job)
     meter = Meter()
     install(meter)
     meter.watch_engine()
@@ -162,16 +164,3 @@ def run(job):
         "states": held_states(engine.optimizer),
         **buffers(engine.optimizer),
     }
-
-
-def main():
-    job = json.loads(Path(sys.argv[1]).read_text())
-    prepare_environment(job)
-    result = run(job)
-    Path(sys.argv[2]).write_text(json.dumps(result))
-    sys.stdout.flush()
-    os._exit(0)  # threads of torch and DeepSpeed sometimes abort while the interpreter is taken down
-
-
-if __name__ == "__main__":
-    main()
