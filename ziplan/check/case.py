@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ziplan.runtimes.deepspeed.reading.remarks import Remark
     from ziplan.runtimes.deepspeed.reading.settings import Settings
     from ziplan.simulate.step import Simulation
+    from ziplan.solve.problem import Problem
 
 Form = Literal["deepspeed", "accelerate", "arguments", "command", "plan"]
 
@@ -110,11 +111,10 @@ class Case:
         both = zip(self.estimate.memory.items(), self.other.memory.values(), strict=True)
         return {name: _either(memory, other) for (name, memory), other in both}
 
-    @cached_property
-    def best(self) -> Estimate | None:
-        """The best plan for the same batch and machine; None where there is none to compare with."""
+    @property
+    def problem(self) -> Problem | None:
+        """The question that the config is one answer to: a plan for the same batch; None without a plan."""
         from ziplan.runtimes import RUNTIMES
-        from ziplan.solve.enumerate import evaluated, solved
         from ziplan.solve.problem import Problem
 
         if self.plan is None:
@@ -122,7 +122,16 @@ class Case:
         sequences = int(self.plan.micro_batch_size * self.plan.accumulation_steps * self.plan.dp_degree)
         asked = {"global_batch_size": sequences, "micro_batch_size": None, "accumulation_steps": None}
         workload = replace(self.workload, training=self.workload.training.model_copy(update=asked))
-        problem = Problem(self.cluster, workload, RUNTIMES[self.runtime.NAME])
+        return Problem(self.cluster, workload, RUNTIMES[self.runtime.NAME])
+
+    @cached_property
+    def best(self) -> Estimate | None:
+        """The best plan for the same batch and machine; None where there is none to compare with."""
+        from ziplan.solve.enumerate import evaluated, solved
+
+        problem = self.problem
+        if problem is None:
+            return None
         try:
             grid, found = solved(problem)
         except BadInput:

@@ -45,7 +45,7 @@ def case_of(config: Path, asked: Asked) -> Case:
     # A command line in a file is what starts the run.
     launch = _launch(config, asked.launch or (config if opened.form == "command" else None))
     if opened.form == "plan":
-        return replace(_of_plan(opened.document, asked.request), launch=launch)
+        return replace(of_plan(opened.document, asked.request), launch=launch)
     return replace(_of_config(opened, asked, launch), launch=launch)
 
 
@@ -67,7 +67,7 @@ def _warned(problem: Problem) -> Problem:
     return problem
 
 
-def _of_plan(document: Document, request: Request) -> Case:
+def of_plan(document: Document, request: Request) -> Case:
     """A plan.yaml, judged under the runtime that it is for."""
     from ziplan.report.plan_file import differences, load_plan
 

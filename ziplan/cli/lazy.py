@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "sweep": "Every point of a grid of inputs, and those that no other one beats.",
     "compare": "Clusters side by side: time, cost, what binds, offload or buy.",
     "diff": "What two plans or configs differ in, and what that changes.",
+    "report": "Everything about one plan on one page, with charts.",
     "explain": "How a number comes about: the article's figures, or one law.",
     "validate": "Predictions held against measured runs, with the error of each.",
     "profiles": "Shipped machines and parts, each value with its source.",

@@ -90,7 +90,7 @@ def close_quietly() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def save(path: Path, text: str) -> None:
+def save(path: Path, text: str | bytes) -> None:
     """Write one file, whole or not at all; a pipe or a device is written to, a link's target replaced."""
     if path.is_dir():
         raise BadInput.of("is a folder, expected a file to write", file=str(path))
@@ -101,15 +101,14 @@ def save(path: Path, text: str) -> None:
         save_all(final.parent, {final.name: text})
 
 
-def _write_through(path: Path, text: str) -> None:
+def _write_through(path: Path, text: str | bytes) -> None:
     try:
-        with path.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+        path.write_bytes(_encoded(text))
     except OSError as error:
         raise BadInput.of(f"cannot be written: {error.strerror or error}", file=str(path)) from error
 
 
-def save_all(folder: Path, files: Mapping[str, str]) -> None:
+def save_all(folder: Path, files: Mapping[str, str | bytes]) -> None:
     """Write files into a folder: all to temporary names first, then each by a rename."""
     if folder.exists() and not folder.is_dir():
         raise BadInput.of("is a file, expected a folder to write into", file=str(folder))
@@ -130,9 +129,13 @@ def save_all(folder: Path, files: Mapping[str, str]) -> None:
                 os.unlink(temporary)
 
 
-def _fill(handle: int, name: str, text: str) -> None:
-    with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
+def _encoded(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode()
+
+
+def _fill(handle: int, name: str, text: str | bytes) -> None:
+    with os.fdopen(handle, "wb") as file:
+        file.write(_encoded(text))
     umask = os.umask(0)
     os.umask(umask)
     os.chmod(name, 0o666 & ~umask)

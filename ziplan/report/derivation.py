@@ -29,7 +29,6 @@ def quantity(value: Any, unit: Unit) -> str:
 def step_lines(step: Step, width: int) -> list[Line]:
     """One law applied: what it stands for, symbols, numbers, value."""
     units = step.law.units
-    numbers = {name: quantity(value, units[name]) for name, value in step.arguments.items()}
     label = f" ({step.label})" if step.label else ""
     value, source = f"  = {quantity(step.value, units['return'])}", f"[{step.law.source}]"
     last = [line(value, Span(f"   {source}", "dim"))]
@@ -38,7 +37,7 @@ def step_lines(step: Step, width: int) -> list[Line]:
     return [
         *_titled(step.law.name, label, width),
         *_indented(f"= {step.law.expression}", width),
-        *_indented(f"= {step.law.with_numbers(numbers)}", width),
+        *_indented(f"= {with_numbers(step)}", width),
         *last,
     ]
 
@@ -87,15 +86,31 @@ def law_list(laws: Mapping[str, Law], width: int) -> list[Line]:
 
 
 def derivation_lines(steps: Sequence[Step], width: int) -> list[Line]:
-    """Laws applied, in order; each application is told once, and not at all where it gives nothing."""
-    told: set[str] = set()
-    lines: list[Line] = []
+    """Laws applied, in order, those that are worth telling."""
+    return [part for step in worth_telling(steps) for part in step_lines(step, width)]
+
+
+def worth_telling(steps: Sequence[Step]) -> list[Step]:
+    """Each application once, and not at all where it gives nothing."""
+    told: dict[str, Step] = {}
     for step in steps:
-        key = f"{step.law.name}({step.arguments!r}){step.label}"
-        if key not in told and not _nothing(step):
-            told.add(key)
-            lines += step_lines(step, width)
-    return lines
+        if not _nothing(step):
+            told.setdefault(f"{step.law.name}({step.arguments!r}){step.label}", step)
+    return list(told.values())
+
+
+def beside_the_ledger(estimate: Estimate) -> list[Step]:
+    """The laws behind an estimate that are not told with a line of its ledger."""
+    of_ledger = {id(each.step) for each in estimate.ledger.lines}
+    return [step for step in estimate.derivation.steps if id(step) not in of_ledger]
+
+
+def with_numbers(step: Step) -> str:
+    """A law's expression with the numbers that it was applied to, each with its unit."""
+    units = step.law.units
+    return step.law.with_numbers(
+        {name: quantity(value, units[name]) for name, value in step.arguments.items()}
+    )
 
 
 def _nothing(step: Step) -> bool:
@@ -190,13 +205,12 @@ def alternative_lines(answer: Answer, width: int) -> list[Line]:
 def explained(answer: Answer, width: int) -> list[Line]:
     """Everything behind an answer: laws, ledger, other plans, assumptions, notes."""
     best = answer.best
-    of_ledger = {id(each.step) for each in best.ledger.lines}
     return [
         line(),
         *time_lines(best, width),
         line(),
         line(Span("derivation", "bold")),
-        *derivation_lines([step for step in best.derivation.steps if id(step) not in of_ledger], width),
+        *derivation_lines(beside_the_ledger(best), width),
         *ledger_lines(best, width),
         line(),
         *alternative_lines(answer, width),

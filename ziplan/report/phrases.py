@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ziplan.estimate import Estimate
 from ziplan.plan import Checkpointing, Plan
-from ziplan.report.figures import placement_of, whole
+from ziplan.report.figures import lacking, placement_of, tightest, whole
 from ziplan.report.lines import GLUE, glued
 from ziplan.solve.problem import Binding
 from ziplan.units import counted, show, show_duration
 from ziplan.workload.model import Model
 from ziplan.workload.training import Workload
+
+if TYPE_CHECKING:
+    from ziplan.solve.relief import Relief
 
 
 def shown(value: float, unit: str) -> str:
@@ -93,3 +98,25 @@ def buffer_words(plan: Plan) -> str:
     """The swap buffers of a plan, by which placements of the same tiers differ; empty without any."""
     counts = {"optimizer": plan.optimizer_buffer_count, "parameter": plan.param_buffer_count}
     return "".join(f", {counted(n, f'{kind} swap buffer')}" for kind, n in counts.items() if n > 0)
+
+
+def margin_words(estimate: Estimate) -> str:
+    """What is left where the least is, or what is missing."""
+    place = tightest(estimate)
+    if estimate.verdict == "unknown" and estimate.unknown:
+        return f"not stated: {', '.join(estimate.unknown)}"
+    if place is None:
+        return "no tier has a need"
+    where = f"{place.tier} in {place.phase}"
+    if place.left_high < 0:
+        others = [tier for tier in lacking(estimate) if tier != place.tier]
+        also = f" ({' and '.join(others)} lack{'s' * (len(others) == 1)} too)" if others else ""
+        return f"at least {shown(-place.left_high, 'B')} too much for {where}{also}"
+    if place.left_low < 0:
+        return f"up to {shown(-place.left_low, 'B')} too much for {where}"
+    return f"{shown(place.left_low, 'B')} ({place.share:.0%}) to spare on {where}"
+
+
+def relief_words(relief: Relief) -> str:
+    """What one purchase saves: "one more node saves 104 s a step (51%)"."""
+    return f"{relief.what} saves {shown(relief.saved, 's')} a step ({relief.share:.0%})"
