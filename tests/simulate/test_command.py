@@ -138,9 +138,15 @@ def test_what_a_plan_settles_is_not_asked_for_beside_it(capsys, planned):
 
 
 def test_a_plan_for_another_machine_is_refused(capsys, planned):
-    ran = ziplan(capsys, "simulate", planned, *RUN)
+    ran = ziplan(capsys, "simulate", planned, "llama-3.1-8b", "rtx-4090-x2", "--sequence-length", "2048")
     assert ran.code == 2
-    assert "is for 4 GPUs, and DGX A100 80GB has 8" in ran.err
+    assert "is for 4 GPUs, and 2 x RTX 4090 has 2" in ran.err
+
+
+def test_gpus_that_a_plan_leaves_idle_are_told(capsys, planned):
+    ran = ziplan(capsys, "simulate", planned, "llama-3.1-8b", "rtx-4090-x8", "--sequence-length", "2048")
+    assert ran.code == 0
+    assert "trains on 4 of 8 GPUs" in ran.err
 
 
 def test_a_plan_that_its_runtime_cannot_run_is_refused(capsys, planned, tmp_path):

@@ -141,12 +141,22 @@ def test_fewest_gpus_are_the_fewest_nodes_that_surely_fit():
     problem = asked(cluster(nodes=8, gpus=4, hbm="40 GB", dram="200 GB", nvme=None), LARGE, objective="gpus")
     answer = solve(problem)
     nodes = answer.problem.cluster.nodes
+    assert nodes > 1
     assert answer.best.verdict == "fits"
     assert answer.best.gpus == 4 * nodes
     for fewer in range(1, nodes):
         smaller = replace(problem, cluster=replace(problem.cluster, nodes=fewer), objective="time")
         if BATCH["global_batch_size"] % (4 * fewer) == 0:
             assert solve(smaller).best.verdict != "fits"
+
+
+def test_fewest_gpus_may_be_some_of_one_node():
+    problem = asked(cluster(nodes=2, gpus=8, hbm="32 GB", dram="24 GB", nvme=None), objective="gpus")
+    best = solve(problem).best
+    assert best.verdict == "fits"
+    assert best.gpus == best.plan.dp_degree == 2
+    alone = replace(problem, cluster=replace(problem.cluster, nodes=1), objective="time")
+    assert solve(replace(alone, fixed={"dp_degree": 1.0})).best.verdict != "fits"
 
 
 def test_more_gpus_come_before_changes_to_the_model():

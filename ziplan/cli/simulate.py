@@ -187,7 +187,7 @@ def _suited(plan_file: Path, problem: Problem, plan: Plan) -> None:
 
     wrong = []
     gpus = int(plan.dp_degree * plan.tp_degree * plan.pp_degree)
-    if gpus != problem.cluster.gpu_count:
+    if gpus > problem.cluster.gpu_count:
         wrong.append(f"is for {gpus:,} GPUs, and {problem.cluster.label} has {problem.cluster.gpu_count:,}")
     tiers = problem.cluster.node.tiers
     named = {tier for kind in PLACED for tier in getattr(plan.placement, kind)}
@@ -198,6 +198,8 @@ def _suited(plan_file: Path, problem: Problem, plan: Plan) -> None:
             f"cannot be run: {reason}"
             for reason in problem.runtime.refusals(problem.cluster, problem.workload, plan)
         ]
+    if not wrong and gpus < problem.cluster.gpu_count:
+        warn(f"{plan_file} trains on {gpus:,} of {problem.cluster.gpu_count:,} GPUs: the others are idle")
     if wrong:
         from ziplan.errors import Problem as Wrong
 

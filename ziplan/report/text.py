@@ -84,10 +84,8 @@ def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
 
 def _headline(answer: Answer, width: int) -> list[Line]:
     best, runtime = answer.best, answer.problem.runtime
-    what = (
-        f"{job_words(best.workload)} on {best.cluster.label} "
-        f"({counted(best.cluster.gpu_count, 'GPU')}), {runtime.NAME} {runtime.VERSION}".rstrip()
-    )
+    where = f"{best.cluster.label} ({_gpus(best)})"
+    what = f"{job_words(best.workload)} on {where}, {runtime.NAME} {runtime.VERSION}".rstrip()
     verdict = best.verdict.replace("_", " ")
     margin = _margin(best, tightest(best))
     style = f"bold {VERDICTS[best.verdict]}"
@@ -97,6 +95,12 @@ def _headline(answer: Answer, width: int) -> list[Line]:
     (first,) = rest[0]
     styled = line("  ", Span(first.text[: len(verdict)], style), first.text[len(verdict) :])
     return [*wrapped(f"{what}:", width), styled, *(line("  ", *each) for each in rest[1:])]
+
+
+def _gpus(estimate: Estimate) -> str:
+    """How many GPUs train, of how many there are."""
+    there = counted(estimate.cluster.gpu_count, "GPU")
+    return there if estimate.gpus >= estimate.cluster.gpu_count else f"{int(estimate.gpus)} of {there}"
 
 
 def _margin(estimate: Estimate, place: Place | None) -> str:

@@ -60,13 +60,12 @@ class Survey(NamedTuple):
 def search_grid(problem: Problem, code_changes: bool = False) -> Grid:
     """The search space of a problem."""
     cluster, workload = problem.cluster, problem.workload
-    dp_degree = cluster.gpu_count
     axes = (
         *problem.runtime.axes(cluster, workload, code_changes),
-        batch_axis(cluster, workload, dp_degree),
+        batch_axis(cluster, workload, problem.ranks),
     )
     pinned = tuple(_pinned(axis, problem.fixed) for axis in axes)
-    return Grid(pinned, {"dp_degree": float(dp_degree)})
+    return Grid(pinned, {"dp_degree": float(problem.ranks)})
 
 
 def _pinned(axis: Axis, fixed: Mapping[str, Any]) -> Axis:

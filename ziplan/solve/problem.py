@@ -29,6 +29,11 @@ class Problem:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     allow_tiling: bool = False
 
+    @property
+    def ranks(self) -> int:
+        """Ranks that train: one on each GPU, unless `fixed` leaves some of a node's idle."""
+        return int(self.fixed.get("dp_degree", self.cluster.gpu_count))
+
 
 class Binding(NamedTuple):
     """What limits the answer: a tier's capacity, or the resource that the longest term waits for.

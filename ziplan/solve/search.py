@@ -27,10 +27,10 @@ def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
     """The best plan of a problem; where nothing fits, the one that lacks least.
 
     `alternatives` is how many runner-up placements are worked out beside it. Fewest GPUs and
-    cheapest tokens are also a choice of the number of nodes.
+    cheapest tokens are also a choice of the number of nodes, fewest GPUs of those of one node too.
     """
     if problem.objective in ("gpus", "cost"):
-        problem = _on_fewer_nodes(problem)
+        problem = _on_fewer(problem)
     survey, changed, asked = _search(problem)
     grid, found = survey.grid, survey.found
     best = evaluated(problem, grid, found[0])
@@ -61,7 +61,7 @@ def _faster_tight(problem: Problem, survey: Survey) -> Estimate | None:
 def best_plan(problem: Problem) -> Estimate:
     """The estimate that `solve` would answer with, without what it works out beside it."""
     if problem.objective in ("gpus", "cost"):
-        problem = _on_fewer_nodes(problem)
+        problem = _on_fewer(problem)
     survey = _search(problem)[0]
     return evaluated(problem, survey.grid, survey.found[0])
 
@@ -79,37 +79,50 @@ def _search(problem: Problem) -> tuple[Survey, bool, Survey]:
     return asked, problem.allow_tiling, asked
 
 
-def _on_fewer_nodes(problem: Problem) -> Problem:
-    """The same problem on the nodes that serve its objective best; on all of them where nothing fits.
+def _on_fewer(problem: Problem) -> Problem:
+    """The same problem on the GPUs that serve its objective best; on all of them where nothing fits.
 
-    A number of nodes with a plan that surely fits comes before one where a plan may fit; then
-    the fewest, or those with the least node time per token: a node's price only scales it.
+    GPUs with a plan that surely fits come before those where a plan may fit; then the fewest, or
+    those with the least node time per token: a node's price only scales it.
     """
     for code_changes in (True,) if problem.allow_tiling else (False, True):
-        rank, _, nodes = _best_nodes(problem, code_changes)
+        rank, smaller = _best_of_fewer(problem, code_changes)
         if rank != DOES_NOT_FIT:
-            return replace(problem, cluster=replace(problem.cluster, nodes=nodes))
+            return smaller
     return problem
 
 
-def _best_nodes(problem: Problem, code_changes: bool) -> tuple[int, float, int]:
-    """(how it fits, what it costs, nodes), best first."""
+def _best_of_fewer(problem: Problem, code_changes: bool) -> tuple[int, Problem]:
+    """How it fits on the GPUs that serve the objective best, and the problem on those."""
     choices = []
-    for smaller in _by_nodes(problem):
+    for smaller in _smaller(problem):
         best, nodes = solved(smaller, code_changes)[1][0], smaller.cluster.nodes
-        choices.append((best.rank, nodes * best.paid if problem.objective == "cost" else float(nodes), nodes))
+        paid = nodes * best.paid if problem.objective == "cost" else float(smaller.ranks)
+        choices.append((best.rank, paid, smaller))
         if problem.objective == "gpus" and best.rank == FITS:
             break
-    return min(choices)
+    rank, _, smaller = min(choices, key=lambda choice: choice[:2])
+    return rank, smaller
 
 
-def _by_nodes(problem: Problem) -> Iterator[Problem]:
-    """The problem on 1, 2, ... of its nodes, as far as the batch splits over them."""
-    batch = problem.workload.training.global_batch_size
-    for nodes in range(1, problem.cluster.nodes + 1):
-        smaller = replace(problem, cluster=replace(problem.cluster, nodes=nodes))
-        if nodes == problem.cluster.nodes or batch is None or splits(batch, smaller.cluster.gpu_count):
-            yield smaller
+def _smaller(problem: Problem) -> Iterator[Problem]:
+    """The problem on 1, 2, ... of its nodes, as far as the batch splits over them.
+
+    Where GPUs count and not nodes, on 1, 2, ... GPUs of one node first.
+    """
+    batch, node = problem.workload.training.global_batch_size, problem.cluster.node
+    smaller = [replace(problem, cluster=replace(problem.cluster, nodes=1))]
+    if problem.objective == "gpus":
+        smaller = [
+            replace(smaller[0], fixed={**problem.fixed, "dp_degree": float(ranks)})
+            for ranks in range(1, node.gpus_per_node)
+        ] + smaller
+    smaller += [
+        replace(problem, cluster=replace(problem.cluster, nodes=nodes))
+        for nodes in range(2, problem.cluster.nodes + 1)
+    ]
+    yield from (each for each in smaller[:-1] if batch is None or splits(batch, each.ranks))
+    yield smaller[-1]
 
 
 def _off_gpu(answer: Estimate) -> bool:
