@@ -69,12 +69,19 @@ def surveyed(options: Options) -> Record:
 
 def planned(record: Record, options: Options, selected: Iterable[Benchmark]) -> list[Planned]:
     """What each benchmark will take on this node."""
-    task = Task(record.topology, options)
-    return [Planned(benchmark, benchmark.cost(task)) for benchmark in selected]
+    found, left = [], options.max_write
+    for benchmark in selected:
+        cost = benchmark.cost(Task(record.topology, options, bytes_left=left))
+        left -= cost.bytes_written
+        found.append(Planned(benchmark, cost))
+    return found
 
 
 class Run:
-    """One run over a node. `record` is what is known so far, at any moment."""
+    """One run over a node, or several; each may write what the options allow.
+
+    `record` is what is known so far, at any moment.
+    """
 
     def __init__(
         self,
@@ -86,15 +93,16 @@ class Run:
     ) -> None:
         self.record = record
         self._options = options
-        self._plan = list(plan) * repeat
-        self._whole = sum(each.cost.seconds for each in self._plan)
+        self._plan = list(plan)
+        self._repeat = repeat
+        self._whole = repeat * sum(each.cost.seconds for each in self._plan)
         self._done = 0.0
         self._deadline = time.monotonic() + budget - RESERVE
         self._written = 0.0
 
     def go(self, note: Callable[[Record], None], tell: Callable[[Progress], None]) -> Record:
         """Run all, one after the other; `note` is called with the record after each result."""
-        for benchmark, cost in self._plan:
+        for benchmark, cost in (each for _ in range(self._repeat) for each in self._plan):
             for result in self._one(benchmark, cost, tell):
                 self.record = with_results(self.record, [result])
                 note(self.record)
@@ -116,7 +124,7 @@ class Run:
             self._options,
             self.record.by_name(),
             left,
-            self._options.max_write - self._written,
+            self._repeat * self._options.max_write - self._written,
         )
         began = time.monotonic()
 

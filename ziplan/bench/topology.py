@@ -35,7 +35,10 @@ class PciDevice(Part):
 
 
 class FoundGpu(Part):
-    """A GPU as the PCI bus shows it; CUDA's index may differ, so match by `pci.address`."""
+    """A GPU as the PCI bus shows it, `vendor` and `device` as numbers ("0x10de").
+
+    CUDA's index may be another one, so match by `pci.address`.
+    """
 
     pci: PciDevice
     vendor: str = ""

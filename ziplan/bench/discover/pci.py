@@ -10,7 +10,8 @@ from ziplan.bench.topology import FoundGpu, LinkState, PciDevice
 
 DEVICES = "/sys/bus/pci/devices"
 _STEP = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}|[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_GPU_VENDORS = {"0x10de": "NVIDIA", "0x1002": "AMD"}
+_GPU_VENDORS = ("0x10de", "0x1002")
+"""NVIDIA and AMD (https://pci-ids.ucw.cz)."""
 _DISPLAY_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
 """VGA, 3D and other display controllers, and processing accelerators (PCI code and ID assignment)."""
 
@@ -51,9 +52,9 @@ def _link(root: Root, address: str) -> LinkState:
 def gpus(root: Root) -> Iterator[FoundGpu]:
     """The GPUs of vendors that training runs on."""
     for address in root.names(DEVICES):
-        vendor = _GPU_VENDORS.get(root.text(f"{DEVICES}/{address}/vendor"))
+        vendor = root.text(f"{DEVICES}/{address}/vendor")
         kind = root.text(f"{DEVICES}/{address}/class")
-        if vendor is None or not kind.startswith(_DISPLAY_CLASSES):
+        if vendor not in _GPU_VENDORS or not kind.startswith(_DISPLAY_CLASSES):
             continue
         found = device(root, address)
         if found is not None:

@@ -73,9 +73,12 @@ def apart(folders: Iterable[FoundFolder]) -> list[FoundFolder]:
 
 
 def write_share(task: Task, beside: int) -> float:
-    """Bytes that one of `beside` folders may be written, alone or with the others: equal parts of the cap."""
+    """Bytes that one of `beside` folders may be written: equal parts of the cap.
+
+    A folder has a part alone, one with the others, and one on the way to a GPU where there is one.
+    """
     folders, together = measurable(task.topology.folders), apart(task.topology.folders)
-    parts = len(folders) + (len(together) if len(together) > 1 else 0)
+    parts = len(folders) * (2 if task.topology.gpus else 1) + (len(together) if len(together) > 1 else 0)
     return min(task.options.max_write / max(1, parts), task.bytes_left / max(1, beside))
 
 

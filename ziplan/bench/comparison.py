@@ -1,0 +1,177 @@
+"""What was measured against what data sheets and links allow: impossible, suspicious, or as it should be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+from ziplan.bench import names
+from ziplan.bench.matching import drive_part, gpu_part, stated
+from ziplan.bench.measurement import Measured
+from ziplan.bench.record import Record
+from ziplan.bench.topology import FoundDrive, FoundFolder, LinkState
+from ziplan.hardware.shipped import shipped
+
+LOW = 0.5
+"""Below this share of its data sheet something is wrong with the machine, or with the measurement."""
+HIGH = 1.1
+"""Above this share of its data sheet what was measured was something else (a cache), or on another part."""
+ROUNDING = 1.02
+"""Over what a link or a chip can do at all: what rounding and clocks may make up."""
+CLIFF = 0.8
+"""A sustained write below this share of the first seconds: a cache took those."""
+
+SHARED = 0.9
+"""Together below this share of the sum of each alone: they share something."""
+
+Judged = Literal["as expected", "suspicious", "impossible", "no data sheet"]
+
+
+class Judgement(NamedTuple):
+    """A measurement, what it is held against (`reference`, from `source`) and what comes of it."""
+
+    measured: Measured
+    reference: float | None
+    source: str
+    verdict: Judged
+    why: str = ""
+
+
+class Reference(NamedTuple):
+    """A number to hold a measurement against; `hard` where nothing can be above it."""
+
+    value: float
+    source: str
+    hard: bool
+
+
+def judgements(record: Record) -> list[Judgement]:
+    """Every measurement judged, in the order in which they came."""
+    by_name = record.by_name()
+    return [_judged(record, measured, by_name) for measured in by_name.values()]
+
+
+def _judged(record: Record, measured: Measured, by_name: dict[str, Measured]) -> Judgement:
+    references = list(_references(record, measured.name))
+    soft = next((each for each in references if not each.hard), None)
+    shown = soft or next(iter(references), None)
+    value, source = (shown.value, shown.source) if shown else (None, "")
+    for each in references:
+        if each.hard and measured.median > ROUNDING * each.value:
+            return Judgement(measured, each.value, each.source, "impossible", "more than can be")
+    if soft is not None and measured.median > HIGH * soft.value:
+        return Judgement(
+            measured, value, source, "suspicious", "above its data sheet: a cache, or another part"
+        )
+    if soft is not None and measured.median < LOW * soft.value:
+        return Judgement(measured, value, source, "suspicious", f"under {LOW:.0%} of its data sheet")
+    if why := _odd(measured, by_name):
+        return Judgement(measured, value, source, "suspicious", why)
+    return Judgement(measured, value, source, "as expected" if soft else "no data sheet")
+
+
+def _odd(measured: Measured, by_name: dict[str, Measured]) -> str:
+    """What looks odd about a measurement without any data sheet."""
+    burst = by_name.get(measured.name.replace(".write_bandwidth", ".write_burst_bandwidth"))
+    if burst is not None and burst is not measured and measured.median < CLIFF * burst.median:
+        return f"falls to {measured.median / burst.median:.0%} of the first seconds: a cache had taken those"
+    if measured.unstable:
+        return f"unstable: its quartiles lie {measured.iqr / measured.median:.0%} apart"
+    return ""
+
+
+def _references(record: Record, name: str) -> Iterator[Reference]:
+    """What a measurement of a name can be held against."""
+    if match := re.fullmatch(r"gpu\.(\d+)\.(.+)", name):
+        yield from _of_gpu(record, int(match[1]), match[2])
+    for folder in record.topology.folders:
+        for kind in ("read", "write"):
+            if name == names.storage(folder.label, f"{kind}_bandwidth"):
+                yield from _of_folder(record, folder, kind)
+
+
+def gpu_data(record: Record, index: int) -> dict[str, Any] | None:
+    """The shipped profile of a GPU of the node; None where none is known to be it."""
+    memory = record.by_name().get(names.gpu(index, "memory"))
+    part = gpu_part(record.text(names.gpu(index, "name")), memory.median if memory else None)
+    document = shipped("gpus", part) if part else None
+    return document.data if document is not None else None
+
+
+def _of_gpu(record: Record, index: int, quantity: str) -> Iterator[Reference]:
+    if quantity.endswith(("host_to_device", "device_to_host")):
+        yield from _of_slot(record)
+    data = gpu_data(record, index)
+    if data is None:
+        return
+    source = f"data sheet of {data['name']}"
+    if quantity.startswith("hbm."):
+        rate = stated(data, "B/s", "memory", "bandwidth")
+        if rate is not None:
+            yield Reference(rate, source, hard=True)
+            yield Reference(rate, source, hard=False)
+    if quantity.startswith("matmul."):
+        peak = stated(data, "FLOP/s", "peak_flops_per_s", quantity.removeprefix("matmul."))
+        if peak is not None:
+            yield Reference(peak, f"peak rate of {data['name']}", hard=True)
+            yield Reference(peak, f"peak rate of {data['name']}", hard=False)
+
+
+def _of_slot(record: Record) -> Iterator[Reference]:
+    """What a GPU's slot carries. Soft: a GPU may have another way to its host than PCIe (NVLink-C2C)."""
+    rates = [slot_rate(gpu.pci.link) for gpu in record.topology.gpus]
+    if rates and min(rates) > 0:
+        link = record.topology.gpus[0].pci.link
+        yield Reference(
+            min(rates), f"PCIe at {link.most_speed:g} GT/s, x{link.width or link.most_width}", False
+        )
+
+
+def slot_rate(link: LinkState) -> float:
+    """B/s that a PCIe link carries before packets' headers, at its top speed and the width that it has.
+
+    Up to 5 GT/s 8 of 10 bits are data, from 8 GT/s on 128 of 130 (PCI Express Base Specification).
+    """
+    share = 8 / 10 if link.most_speed <= 5 else 128 / 130
+    return link.most_speed * 1e9 * share / 8 * (link.width or link.most_width)
+
+
+def _of_folder(record: Record, folder: FoundFolder, kind: str) -> Iterator[Reference]:
+    """What the drives below a folder can do together, where all of them are known."""
+    own = [drive for drive in record.topology.drives if drive.name in folder.drives]
+    doubled = any(re.search(r"raid(1|4|5|6|10)\b", step) for step in folder.through)
+    # What is written more than once, or with its parity, is not the sum of its drives.
+    if not own or (doubled and kind == "write"):
+        return
+    slots = [slot_rate(drive.pci.link) if drive.pci is not None else 0.0 for drive in own]
+    if min(slots) > 0:
+        yield Reference(sum(slots), "PCIe links of its drives", hard=True)
+    rates = [_drive_rate(drive, kind) for drive in own]
+    if all(rate is not None for rate in rates):
+        total = sum(rate for rate in rates if rate is not None)
+        yield Reference(
+            total, f"data sheet of {', '.join(sorted({drive.model for drive in own}))}", hard=False
+        )
+
+
+def _drive_rate(drive: FoundDrive, kind: str) -> float | None:
+    part = drive_part(drive.model)
+    document = shipped("drives", part) if part else None
+    return stated(document.data, "B/s", f"{kind}_bandwidth") if document is not None else None
+
+
+def shares_measured(record: Record) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """What was slower together than alone: the way that is shared, its members, and how much."""
+    by_name = record.by_name()
+    gpus = [name for name in by_name if re.fullmatch(r"gpu\.\d+\.host_to_device", name)]
+    disks = [name for name in by_name if re.fullmatch(r"storage\.(?!all\.)[^.]+\.read_bandwidth", name)]
+    for shared, alone, all_name in (
+        ("host links of all GPUs", gpus, names.gpu("all", "host_to_device")),
+        ("drives", disks, names.storage("all", "read_bandwidth")),
+    ):
+        both = by_name.get(all_name)
+        total = sum(by_name[name].median for name in alone)
+        if both is not None and len(alone) > 1 and both.median < SHARED * total:
+            members = tuple(name.rpartition(".")[0] for name in alone)
+            yield shared, members, f"at once they reach {both.median / total:.0%} of what they do one by one"
