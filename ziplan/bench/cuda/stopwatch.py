@@ -25,8 +25,8 @@ from ziplan.bench.measurement import (
 
 PATIENCE = 10.0
 """Seconds that a held stream waits; queueing takes a tenth of a second at most."""
-MOST_UNITS = 400
-"""Units of work queued on a stream, each with a mark: past some 1000 entries a call waits for the stream."""
+MOST_UNITS = 250
+"""Units of work queued on a stream, each with its mark: past some 1000 entries a call waits for it."""
 MARGIN = 1.2
 """How much longer than the shortest window the work is meant to last."""
 PAGE = 4096
@@ -65,22 +65,30 @@ class Stopwatch:
         self._units = [1] * len(works)
 
     def windows(self) -> tuple[Window, ...]:
-        """What each work did in the time in which all of them ran; all of one length."""
+        """What each work did while all of them ran: its units that ended by then, and when the last one did.
+
+        A unit under way at that moment does not count in part: what it shared a link with is gone before
+        its end, and it may have gone on faster.
+        """
         while True:
             times = self._run()
             common = min(reached[-1] for reached in times)
-            if common >= self._shortest or not self._lengthen(times):
+            whole = [bisect_right(reached, common) for reached in times]
+            if (common >= self._shortest and all(whole)) or not self._lengthen(times):
                 break
+        if not all(whole):
+            raise CannotMeasure("a copy takes longer than all that can be queued beside it")
         return tuple(
-            Window(done_by(common, reached) * work.amount, common)
-            for work, reached in zip(self._works, times, strict=True)
+            Window(count * work.amount, reached[count - 1])
+            for work, count, reached in zip(self._works, whole, times, strict=True)
         )
 
     def _lengthen(self, times: Sequence[Sequence[float]]) -> bool:
         """Queue so much of each work that it lasts long enough; whether any can be queued more of."""
         before = list(self._units)
+        wanted = MARGIN * max(self._shortest, *(reached[0] for reached in times))
         for place, reached in enumerate(times):
-            lasting = math.ceil(len(reached) * MARGIN * self._shortest / max(reached[-1], 1e-9))
+            lasting = math.ceil(len(reached) * wanted / max(reached[-1], 1e-9))
             self._units[place] = min(MOST_UNITS, max(self._units[place], lasting))
         return self._units != before
 
@@ -138,15 +146,6 @@ def stopwatch(
         yield Stopwatch(driver, works, streams, page, shortest)
 
 
-def done_by(moment: float, ends: Sequence[float]) -> float:
-    """Units done at a moment, of units that ended at `ends` after a common start: the last one in part."""
-    whole = bisect_right(ends, moment)
-    if whole == len(ends):
-        return float(whole)
-    begin = ends[whole - 1] if whole else 0.0
-    return whole + (moment - begin) / (ends[whole] - begin)
-
-
 def together(
     names: Sequence[str],
     total: str,
@@ -162,7 +161,7 @@ def together(
 
         def window(taken: list[Sequence[Window]] = taken) -> Window:
             taken.append(windows())
-            return Window(sum(part.amount for part in taken[-1]), taken[-1][0].seconds)
+            return Window(sum(part.amount / part.seconds for part in taken[-1]), 1.0)
 
         whole = sampled(total, unit, window, method, sampling._replace(retry=False))
         kept = taken[-sampling.samples :]

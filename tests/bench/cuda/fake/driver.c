@@ -25,7 +25,7 @@ typedef struct { char name[64]; int loaded; } Function;
 typedef struct { uint64_t to, from; size_t size; int flip; } Copy;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int initialized, copies_to_gpu, launches_of_hanging;
+static int initialized, launches_of_hanging;
 static Context contexts[MOST_GPUS];
 static __thread Context *current;
 static Allocation allocations[MOST_ALLOCATIONS];
@@ -159,7 +159,7 @@ static int copy(uint64_t to, uint64_t from, size_t size, Stream *stream) {
     op_use(op, DRAM, into + out);
   }
   Copy *argument = malloc(sizeof *argument);
-  *argument = (Copy){to, from, size, into && ++copies_to_gpu == setup.corrupt_copy};
+  *argument = (Copy){to, from, size, into && setup.corrupt};
   op->body = copy_body, op->argument = argument;
   latency(stream);
   push(stream, op);

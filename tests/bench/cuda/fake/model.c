@@ -42,7 +42,7 @@ void model_begin(void) {
   setup.memory = planted("memory", -1, 1 << 30);
   setup.call_cost = planted("call_us", -1, 4) * 1e-6;
   setup.latency = planted("latency_us", -1, 1.5) * 1e-6;
-  setup.corrupt_copy = (int)planted("corrupt_copy", -1, 0);
+  setup.corrupt = (int)planted("corrupt", -1, 0);
   snprintf(setup.hang, sizeof setup.hang, "%s", hang ? hang : "");
   capacity[DRAM] = planted("dram", -1, 1e15);
   for (int gpu = 0; gpu < MOST_GPUS; gpu++) {

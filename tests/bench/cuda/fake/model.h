@@ -49,7 +49,7 @@ typedef struct Stream {
 typedef struct {
   int gpus, capability, peer, driver, gpus_per_root;
   double memory, call_cost, latency;
-  int corrupt_copy; // the copy to a GPU, counted from 1, in which a bit flips
+  int corrupt;      // a bit flips in every copy to a GPU
   char hang[64];    // a kernel that never ends
 } Setup;
 

@@ -1,0 +1,86 @@
+"""A CUDA driver made of host memory, built by gcc, and runs against it in processes of their own."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+FAKE = HERE / "fake"
+KERNELS = HERE.parents[2] / "ziplan" / "bench" / "cuda"
+WARNINGS = ["-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-O2"]
+
+
+def need(*commands):
+    """Skip without these compilers."""
+    for command in commands:
+        if shutil.which(command) is None:
+            pytest.skip(f"needs {command}")
+
+
+def build(command):
+    """Run a compiler, with its words where it fails."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.fixture(scope="session")
+def fake_driver(tmp_path_factory):
+    """The folder that holds libcuda.so.1."""
+    need("gcc", "g++")
+    for name, extra in (("cuda.bindings", "cuda-bindings"), ("nvidia", "an NVRTC wheel")):
+        try:
+            found = importlib.util.find_spec(name)
+        except ImportError:
+            found = None
+        if found is None:
+            pytest.skip(f"needs {extra}, as the extras cuda12 and cuda13 bring it")
+    folder = tmp_path_factory.mktemp("driver")
+    for name in ("model", "driver"):
+        build(["gcc", *WARNINGS, "-c", FAKE / f"{name}.c", "-o", folder / f"{name}.o"])
+    build(["g++", *WARNINGS, f"-I{KERNELS}", "-c", FAKE / "kernels.cpp", "-o", folder / "kernels.o"])
+    objects = [folder / f"{name}.o" for name in ("model", "driver", "kernels")]
+    name = "-Wl,-soname,libcuda.so.1"
+    build(["g++", "-shared", name, *objects, "-o", folder / "libcuda.so.1", "-ldl", "-lm", "-lpthread"])
+    return folder
+
+
+class Outcome(dict):
+    """What a run found: a value, a text or the reason why not, by name."""
+
+    def reasons(self):
+        """Of what was waived."""
+        return {name: found for name, found in self.items() if isinstance(found, str)}
+
+
+@pytest.fixture
+def run(fake_driver, tmp_path_factory):
+    """Run a kind of measurement against planted links: `run("host", gpus=2, h2d=2e8)`."""
+    cache = tmp_path_factory.getbasetemp() / "cubins"
+
+    def started(kind, *mutations, largest=2**20, hang="", library=fake_driver, **planted):
+        environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(library),
+            "XDG_CACHE_HOME": str(cache),
+            "FAKE_CUDA": ";".join(f"{key}={value!r}" for key, value in planted.items()),
+            "FAKE_CUDA_HANG": hang,
+        }
+        command = [sys.executable, str(HERE / "measure.py"), kind, str(largest), *mutations]
+        return subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def finished(kind, *mutations, **planted):
+        process = started(kind, *mutations, **planted)
+        out, error = process.communicate(timeout=120)
+        assert process.returncode == 0, error[-3000:]
+        return Outcome(json.loads(line) for line in out.splitlines())
+
+    finished.started = started
+    return finished

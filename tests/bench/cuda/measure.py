@@ -1,0 +1,110 @@
+"""Measure one kind of thing and print each result as a line of JSON: [name, value or reason].
+
+Run by the tests in a process of its own, with the fake driver in the loader's path: `measure.py KIND
+LARGEST_BUFFER [MUTATION ...]`. A mutation breaks the method in one place, to show that tests would see it.
+"""
+
+import json
+import sys
+from dataclasses import replace
+
+from ziplan.bench.benchmark import Options, Task
+from ziplan.bench.cuda import benchmarks, compiler, device, driver, links, memory, stopwatch
+from ziplan.bench.cuda.session import Session
+from ziplan.bench.measurement import CannotMeasure, Measured, Noted
+from ziplan.bench.topology import Topology
+
+KINDS = {
+    "facts": benchmarks.facts,
+    "host": links.host_links,
+    "together": links.host_links_together,
+    "peers": links.peer_links,
+    "memory": memory.memory_rates,
+}
+
+
+def no_spin():
+    """Nothing holds the streams."""
+    device.Gpu.spin = lambda self, stream, flag, gave_up, patience: None
+
+
+def no_common_start():
+    """The other streams do not wait for the first."""
+    call = driver.Driver.call
+
+    def quiet(self, name, *arguments):
+        return None if name == "cuStreamWaitEvent" else call(self, name, *arguments)
+
+    driver.Driver.call = quiet
+
+
+def late_load():
+    """Kernels are loaded when they are first launched: under a held stream."""
+
+    def load(self):
+        self.enter()
+        nvrtc = compiler.compiler_for(self.architecture, 13, compiler.compilers())
+        module = self.driver.call("cuModuleLoadData", compiler.cubin(nvrtc, self.architecture))
+        return {name: self.driver.kernel(module, f"ziplan_{name}") for name in device.KERNELS}
+
+    device.Gpu._load = load
+
+
+def sync_under_spin():
+    """The host waits for a stream that waits for the host."""
+    enqueue = stopwatch.Stopwatch._enqueue
+
+    def waiting(self):
+        enqueue(self)
+        self._driver.call("cuStreamSynchronize", self._streams[0])
+
+    stopwatch.Stopwatch._enqueue = waiting
+
+
+def deep_queue():
+    """More is queued than a stream takes."""
+    stopwatch.MOST_UNITS = 600
+
+
+def no_check():
+    """Nobody looks at what was copied."""
+    device.Gpu.wrong_vectors = lambda self, address, size: 0
+
+
+def uncommon_window():
+    """Each work's rate over its own time, as if all had run all of it."""
+    stopwatch.bisect_right = lambda ends, moment: len(ends)
+
+
+def no_bindings():
+    """cuda-bindings is not installed."""
+    sys.modules["cuda.bindings.driver"] = None
+
+
+def no_compiler():
+    """There is no NVRTC."""
+    device.compilers = lambda: ()
+
+
+def main(kind, largest, *mutations):
+    for mutation in mutations:
+        globals()[mutation]()
+    try:
+        session = replace(Session.of(Task(Topology(), Options())), largest=int(largest))
+        for result in KINDS[kind](session):
+            told(result)
+    except CannotMeasure as problem:
+        print(json.dumps(["", str(problem)]), flush=True)
+
+
+def told(result):
+    if isinstance(result, Measured):
+        print(json.dumps([result.name, result.median]), flush=True)
+    else:
+        print(
+            json.dumps([result.name, result.text if isinstance(result, Noted) else result.reason]), flush=True
+        )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
