@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ziplan.cli import options
@@ -13,6 +14,7 @@ from ziplan.errors import BadInput
 ABOUT_THE_RUN: Mapping[str, tuple[Any, Any]] = {
     "runtime": (options.RuntimeOption, "deepspeed"),
     "set": (options.SetOption, None),
+    "calibration": (options.CalibrationOption, None),
     "sequence_length": (options.SequenceLength, None),
     "global_batch_size": (options.GlobalBatchSize, None),
     "micro_batch_size": (options.MicroBatchSize, None),
@@ -45,6 +47,7 @@ class Given(NamedTuple):
     companions: tuple[str, ...] = ()
     objective: str = "time"
     allow_tiling: bool = False
+    calibration: str = ""
 
     def on(self, model: str, cluster: str) -> Request:
         """The request for one model on one cluster."""
@@ -95,10 +98,18 @@ def _given(
     companion: list[str] | None = None,
     objective: options.Objective = options.Objective.TIME,
     allow_tiling: bool = False,
+    calibration: Path | None = None,
     **training: Any,
 ) -> Given:
-    settings, companions = tuple(set or ()), tuple(companion or ())
-    return Given(runtime, settings, _training(**training), companions, objective.value, allow_tiling)
+    return Given(
+        runtime=runtime,
+        settings=tuple(set or ()),
+        training=_training(**training),
+        companions=tuple(companion or ()),
+        objective=objective.value,
+        allow_tiling=allow_tiling,
+        calibration=str(calibration) if calibration is not None else "",
+    )
 
 
 def _training(

@@ -11,6 +11,7 @@ from ziplan.errors import BadInput
 from ziplan.errors import Problem as Wrong
 
 if TYPE_CHECKING:
+    from ziplan.hardware.cluster import Cluster
     from ziplan.runtimes.runtime import Runtime
     from ziplan.solve.problem import Answer, Problem
 
@@ -28,6 +29,7 @@ class Request(NamedTuple):
     companions: tuple[str, ...] = ()
     objective: str = "time"
     allow_tiling: bool = False
+    calibration: str = ""
 
 
 def problem_of(request: Request) -> Problem:
@@ -39,7 +41,7 @@ def problem_of(request: Request) -> Problem:
     wrong: list[Wrong] = []
     runtime = _attempt(wrong, lambda: runtime_named(request.runtime))
     settings = _attempt(wrong, lambda: [_setting(text) for text in request.settings])
-    cluster = _attempt(wrong, lambda: load_cluster(request.cluster, settings or []))
+    cluster = _attempt(wrong, lambda: _calibrated(load_cluster(request.cluster, settings or []), request))
     precisions = tuple(cluster.node.gpu.peak_flops_per_s) if cluster else ()
     workload = _attempt(
         wrong, lambda: load_workload(request.model, request.training, precisions, request.companions)
@@ -53,6 +55,15 @@ def problem_of(request: Request) -> Problem:
         objective=request.objective,  # type: ignore[arg-type]
         allow_tiling=request.allow_tiling,
     )
+
+
+def _calibrated(cluster: Cluster, request: Request) -> Cluster:
+    """The cluster with what the request's calibration says of it."""
+    if not request.calibration:
+        return cluster
+    from ziplan.hardware.calibration import calibrated, load_calibration
+
+    return calibrated(cluster, load_calibration(request.calibration))
 
 
 def _attempt(wrong: list[Wrong], load: Callable[[], T]) -> T | None:

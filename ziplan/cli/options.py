@@ -147,6 +147,15 @@ SetOption = Annotated[
         "--set", metavar="KEY=VALUE", help="Change the machine, e.g. tiers.dram.capacity='2 TiB'. Repeatable."
     ),
 ]
+CalibrationOption = Annotated[
+    Path | None,
+    _option(
+        "--calibration",
+        metavar="FILE",
+        parser=a_path,
+        help="What your own runs gave, as `ziplan calibrate` writes it.",
+    ),
+]
 SequenceLength = Annotated[
     int | None,
     _option(

@@ -47,6 +47,12 @@ def _measurement_file() -> dict[str, Any]:
     return RecordFile.model_json_schema()
 
 
+def _calibration_file() -> dict[str, Any]:
+    from ziplan.hardware.calibration import CalibrationFile
+
+    return CalibrationFile.model_json_schema()
+
+
 def _policy_file() -> dict[str, Any]:
     from ziplan.check.policy import PolicyFile
 
@@ -65,6 +71,7 @@ INPUTS: dict[str, Callable[[], dict[str, Any]]] = {
     "machine.yaml": _machine_file,
     "plan.yaml": _plan_file,
     "measurement.yaml": _measurement_file,
+    "calibration.yaml": _calibration_file,
     ".ziplan.yaml": _policy_file,
     "gates.yaml": _gates_file,
 }

@@ -60,7 +60,7 @@ class Published(NamedTuple):
 
 
 def residuals(runtime: str, cluster: Cluster, plan: Plan) -> Published:
-    """The interval of a plan's step time as runs of its kind give it, a calibration's before published ones."""
+    """The interval of a plan's step time as runs of its kind give it: a calibration's, else published."""
     kind = kind_of(cluster, plan)
     published, calibrated = _published_of(runtime, kind), cluster.calibrated
     if calibrated is None or calibrated.runtime != runtime or kind not in calibrated.residuals:

@@ -10,7 +10,7 @@ from ziplan.hardware.node import Node
 
 
 class Provenance(NamedTuple):
-    """Where a value came from: `kind` is measured, datasheet, derived, assumed or given."""
+    """Where a value came from: `kind` is measured, calibrated, datasheet, derived, assumed or given."""
 
     kind: str
     source: str

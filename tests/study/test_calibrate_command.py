@@ -1,0 +1,192 @@
+"""`ziplan calibrate` and `--calibration`: from logs to a file, and what the commands make of it."""
+
+import json
+
+import jsonschema
+import pytest
+import yaml
+from cli.runs import ziplan
+from study.calibrated import MODEL, SEQUENCE, config, log_of, subject
+from study.runs import write
+
+from ziplan.cli.schema import schema_text
+from ziplan.errors import BadInput
+from ziplan.hardware.calibration import calibrated, load_calibration
+from ziplan.hardware.profiles import load_cluster
+
+MACHINE = "dgx-a100-80g"
+TRUTH = [("gpu.sustained_flops_per_s.bf16", "120 TFLOP/s"), ("cpu.adam_params_per_s", "1.1 Gparam/s")]
+ASKED = (MODEL, MACHINE, "--sequence-length", str(SEQUENCE), "--checkpointing", "full")
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    offloads = {"hbm": {}, "cpu": {"offload_optimizer": {"device": "cpu"}, "sub_group_size": 100_000_000}}
+    for name, sections in offloads.items():
+        truth = subject(optimizer="hbm" if name == "hbm" else "dram", settings=TRUTH)
+        (folder / f"{name}.log").write_text("\n".join(log_of(truth)))
+        (folder / f"{name}.json").write_text(config(**sections))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def file(logs):
+    """The calibration of both runs."""
+    from ziplan.cli.main import run
+
+    both = [str(logs / f"{name}.log") for name in ("hbm", "cpu")]
+    configs = [word for name in ("hbm", "cpu") for word in ("--config", str(logs / f"{name}.json"))]
+    path = logs / "calibration.yaml"
+    assert run(["calibrate", *both, *ASKED, *configs, "-o", str(path), "--json"]) == 0
+    return path
+
+
+def test_the_file_has_what_the_runs_were_made_with(file):
+    data = yaml.safe_load(file.read_text())
+    values = {name: each["value"] for name, each in data["values"].items()}
+    rate, updates = values["gpu.sustained_flops_per_s.bf16"], values["cpu.adam_params_per_s"]
+    assert float(rate.removesuffix(" TFLOP/s")) == pytest.approx(120, rel=0.01)
+    assert float(updates.removesuffix(" Gparam/s")) == pytest.approx(1.1, rel=0.01)
+    assert set(data["not_identified"]) == {"swap limit", "overlap"}
+    assert data["runs"]["cpu.log"]["steps"] == 6
+    jsonschema.validate(data, json.loads(schema_text("calibration.yaml")))
+
+
+def test_the_answer_names_runs_errors_and_what_is_missing(logs, capsys):
+    answer = ziplan(capsys, "calibrate", str(logs / "cpu.log"), *ASKED, "--config", str(logs / "cpu.json"))
+    assert answer.code == 0
+    for words in (
+        "cpu.adam_params_per_s",
+        "optimizer step",
+        "swap limit: not shown",
+        "swaps nothing",
+        "one run:",
+    ):
+        assert words in answer.out
+    assert max(map(len, answer.out.splitlines())) <= 100
+
+
+def test_commands_take_it_and_say_so(file, capsys):
+    asked = ("fit", MODEL, MACHINE, "--sequence-length", "2048", "--json")
+    plain, told = (
+        json.loads(ziplan(capsys, *asked, *more).out) for more in ((), ("--calibration", str(file)))
+    )
+    assert told["estimate"]["step_time_s"] > 1.3 * plain["estimate"]["step_time_s"]
+    (rate,) = [each for each in told["assumptions"] if each["name"] == "gpu.sustained_flops_per_s.bf16"]
+    assert rate["kind"] == "calibrated"
+    assert f"calibrated from {file}" in rate["source"]
+    assert f"calibrated from {file}" in told["estimate"]["interval_source"]
+    assert "calibrated" in ziplan(capsys, *asked[:-1], "--calibration", str(file)).out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("limits", MODEL, MACHINE),
+        ("simulate", MODEL, MACHINE),
+        ("compare", MODEL, MACHINE, MACHINE),
+        ("sweep", MODEL, MACHINE, "--vary", "nodes=1,2"),
+    ],
+)
+def test_every_planning_command_is_slower_with_a_slow_machine(file, capsys, command):
+    asked = (*command, "--sequence-length", "2048", "--json")
+    plain, told = (ziplan(capsys, *asked, *more) for more in ((), ("--calibration", str(file))))
+    assert plain.code == told.code == 0
+    assert plain.out != told.out
+
+
+def test_check_takes_it(logs, file, capsys):
+    asked = ("check", str(logs / "cpu.json"), *ASKED, "--json")
+    plain, told = (
+        json.loads(ziplan(capsys, *asked, *more).out) for more in ((), ("--calibration", str(file)))
+    )
+    measured = yaml.safe_load(file.read_text())["runs"]["cpu.log"]["phases"]["whole step"]["measured_s"]
+    assert told["estimate"]["step_time_s"] == pytest.approx(measured, rel=0.01)
+    assert plain["estimate"]["step_time_s"] < 0.6 * measured
+
+
+def test_a_set_on_the_command_line_is_the_last_word(file):
+    cluster = load_cluster(MACHINE, [("cpu.adam_params_per_s", "7 Gparam/s")])
+    assert calibrated(cluster, load_calibration(file)).node.cpu.adam_params_per_s == 7e9
+    assert calibrated(load_cluster(MACHINE), load_calibration(file)).node.cpu.adam_params_per_s < 2e9
+
+
+def test_another_machine_is_left_as_it_is_and_said(file):
+    other = load_cluster("dgx-h100")
+    taken = calibrated(other, load_calibration(file))
+    assert taken.node == other.node
+    assert taken.calibrated is None
+    assert "DGX A100 80GB" in taken.warnings[-1]
+
+
+def test_records_of_measured_runs_serve_as_they_are(tmp_path, capsys):
+    path = write(tmp_path, {}, {"measured.step_time_s": 3.1})
+    answer = ziplan(capsys, "calibrate", str(path), "--json")
+    assert answer.code == 0, answer.err
+    found = json.loads(answer.out)
+    assert set(found["runs"]) == {"run-0", "run-1"}
+    assert all(run["from_others_s"] for run in found["runs"].values())
+    assert ziplan(capsys, "calibrate", str(path), "--config", "x.json").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("{log}",), "runs, a model and a cluster are needed"),
+        (("{log}", *ASKED), "--config is missing"),
+        (("{folder}/none.log", *ASKED, "--config", "{config}"), "no such file"),
+        (("{config}", *ASKED, "--config", "{config}"), "trainer_state"),
+        (("{log}", *ASKED[:4], "--config", "{config}"), "recomputed activations is not stated"),
+        (("{log}", *ASKED, "--config", "{config}", "--config", "{config}"), "2 of --config for 1 logs"),
+        (("{log}", "{log}", *ASKED, "--config", "{config}"), "given twice"),
+        (("{log}", MODEL, "nowhere", "--config", "{config}"), "no machine is called"),
+        (("",), "empty"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_told(logs, capsys, words, said):
+    places = {"log": logs / "cpu.log", "config": logs / "cpu.json", "folder": logs}
+    answer = ziplan(capsys, "calibrate", *(word.format(**places) for word in words))
+    assert answer.code == 2
+    assert said in answer.err
+    assert "Traceback" not in answer.err
+
+
+GOOD = {"schema": "ziplan.calibration/1", "machine": "m", "gpu": "g", "runtime": "deepspeed"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"schema": "ziplan.calibration/2"}, "schema"),
+        ({"machine": None}, "machine"),
+        ({"speed": 3}, "unknown key `speed`"),
+        (
+            {"values": {"cpu.adam": {"value": "1 Gparam/s", "runs": ["a"]}}},
+            "unknown key `cpu.adam` in values",
+        ),
+        ({"values": {"swap_limit": {"value": "5 GB", "runs": ["a"]}}}, "expected 'B/s'"),
+        ({"values": {"swap_limit": {"value": "0 GB/s", "runs": ["a"]}}}, "greater than 0"),
+        ({"values": {"swap_limit": {"value": "5 GB/s", "runs": []}}}, "runs"),
+        ({"overlap": {"value": 1.5, "low": 0, "high": 1, "runs": ["a"]}}, "at most 1"),
+        ({"residuals": {"NVMe": {"runs": 0, "low": 1, "high": 1}}}, "at least 1"),
+    ],
+)
+def test_a_file_that_is_wrong_is_told_by_line(tmp_path, changes, said):
+    path = tmp_path / "calibration.yaml"
+    path.write_text(json.dumps(GOOD | changes, indent=1))
+    with pytest.raises(BadInput) as raised:
+        load_calibration(path)
+    assert said in str(raised.value)
+    assert all(problem.line for problem in raised.value.problems)
+
+
+def test_a_rate_above_the_peak_is_refused_where_it_is_taken(tmp_path):
+    path = tmp_path / "calibration.yaml"
+    cluster = load_cluster(MACHINE)
+    values = {"gpu.sustained_flops_per_s.bf16": {"value": "400 TFLOP/s", "runs": ["a"]}}
+    names = {"machine": cluster.node.name, "gpu": cluster.node.gpu.name}
+    path.write_text(json.dumps(GOOD | names | {"values": values}, indent=1))
+    with pytest.raises(BadInput, match="more than the peak") as raised:
+        calibrated(cluster, load_calibration(path))
+    assert raised.value.problems[0].file == str(path)
