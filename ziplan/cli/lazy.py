@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "diff": "What two plans or configs differ in, and what that changes.",
     "report": "Everything about one plan on one page, with charts.",
     "explain": "How a number comes about: the article's figures, or one law.",
+    "calibrate": "What your machine really delivers, fitted from your own runs on it.",
     "validate": "Predictions held against measured runs, with the error of each.",
     "profiles": "Shipped machines and parts, each value with its source.",
     "models": "Shipped model shapes, operator by operator.",
