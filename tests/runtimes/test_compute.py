@@ -10,7 +10,7 @@ from ziplan.hardware.rates import ATTENTION, MATRIX
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing
 from ziplan.runtimes import RUNTIMES
-from ziplan.runtimes.deepspeed.traffic import HOOK_LATENCY
+from ziplan.runtimes.deepspeed.hooks import HOOK_LATENCY
 from ziplan.runtimes.shared.compute import gpu_work, micro_step_flops
 from ziplan.runtimes.shared.facts import Facts
 

@@ -146,7 +146,7 @@ def test_stage_3_has_its_gradients_from_the_start_and_the_others_with_backward()
 
 
 def test_master_weights_on_the_host_come_from_a_clone_on_the_gpu():
-    assert line(ledger(WORK, BELOW), "hbm", "clone of the shard", "init") == (0, 2 * P / 8)
+    assert line(ledger(WORK, BELOW), "hbm", "clone of the shard", "init") == (2 * P / 8, 2 * P / 8)
     assert line(ledger(WORK, DIVIDED), "hbm", "clone of the shard", "init") == (0, 0)
 
 

@@ -42,6 +42,8 @@ def _complaint(folder, **changes):
         ({"cluster.machine": "dgx-3"}, "no machine is called 'dgx-3'", "machine"),
         ({"cluster.with": {"tiers.dram.capacity": "1 parsec"}}, "parsec", "tiers.dram.capacity"),
         ({"runtime": {"name": "deepsped"}}, "unknown runtime", "deepsped"),
+        ({"runtime": {"version": "latest"}}, "is no release such as", "latest"),
+        ({"runtime": {"name": "fsdp", "version": "0.9.2"}}, "only deepspeed's releases", "0.9.2"),
         ({"plan.placement": {"params": "tape"}}, "has no tier 'tape'", "tape"),
         ({"plan.placement": {"params": {"hbm": 0.5}}}, "add up to 1", "params"),
         ({"plan.zero_stage": 4}, "must be at most 3", "4"),

@@ -88,9 +88,15 @@ class TrainingEntry(Entry):
 
 
 class RuntimeEntry(Entry):
-    """The runtime that predicts the run, and the software that ran it."""
+    """The runtime that predicts the run, and the software that ran it.
+
+    `version` is the release that ran, of DeepSpeed alone; where the source states none, the month it was
+    written in; where it is left out, the newest. `overlap_comm` is that key of its config.
+    """
 
     name: str = "deepspeed"
+    version: str = ""
+    overlap_comm: bool | None = None
     published: str = ""
 
 

@@ -16,6 +16,8 @@ from ziplan.hardware.profiles import load_cluster
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.report.validation import Peak, Place, Run, Score, Unpredicted, Validation
 from ziplan.runtimes import RUNTIMES
+from ziplan.runtimes.deepspeed import NAME as DEEPSPEED
+from ziplan.runtimes.deepspeed.released import Released
 from ziplan.runtimes.runtime import PHASES, Runtime
 from ziplan.study.records import (
     Home,
@@ -201,7 +203,16 @@ def _runtime(record: Record) -> Runtime:
         raise BadInput(
             record.problem(f"runtime.name: unknown runtime {name!r}", "runtime", "name", help=known)
         )
-    return RUNTIMES[name]
+    version = record.entry.runtime.version
+    if not version:
+        return RUNTIMES[name]
+    if name != DEEPSPEED:
+        message = f"runtime.version: only {DEEPSPEED}'s releases differ here, {name} has one"
+        raise BadInput(record.problem(message, "runtime", "version"))
+    try:
+        return Released(version, record.entry.runtime.overlap_comm)
+    except ValueError as error:
+        raise BadInput(record.problem(f"runtime.version: {error}", "runtime", "version")) from None
 
 
 def _cluster(record: Record) -> Cluster:

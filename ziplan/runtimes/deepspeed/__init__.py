@@ -11,6 +11,7 @@ from ziplan.runtimes.deepspeed.config import emit
 from ziplan.runtimes.deepspeed.memory import ledger
 from ziplan.runtimes.deepspeed.space import axes, refusals, settle
 from ziplan.runtimes.deepspeed.traffic import program
+from ziplan.runtimes.deepspeed.traits import VERSION
 
 if TYPE_CHECKING:
     from ziplan.hardware.cluster import Cluster
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from ziplan.workload.training import Workload
 
 NAME = "deepspeed"
-VERSION = "0.19.8"
 
 SWAP_LIMIT = 6.2e9
 """Bytes per second that one process swaps between DRAM and NVMe at the most, whatever the drives.

@@ -12,6 +12,7 @@ from ziplan.laws.law import where
 from ziplan.runtimes.deepspeed.knobs import Knobs, knobs, on_medium, stated_knobs
 from ziplan.runtimes.deepspeed.optimizers import OPTIMIZERS, Supported
 from ziplan.runtimes.deepspeed.shards import Shards, largest_sub_group, shards, sub_group_count, swaps_states
+from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
 from ziplan.runtimes.deepspeed.twin_flow import whole_groups
 from ziplan.runtimes.shared import facts as shared
 from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES
@@ -27,10 +28,13 @@ PIPELINED_BUFFERS = 12
 class Facts(shared.Facts):
     """A plan on a machine, in DeepSpeed's terms; its devices "cpu" and "nvme" are the DRAM and NVMe tiers.
 
-    `stated` are the settings of a config that exists; None where they follow from the plan.
+    `stated` are the settings of a config that exists; None where they follow from the plan. `traits` are
+    those of the release, `overlap_comm` what a run said of it.
     """
 
     stated: Settings | None = None
+    traits: Traits = NEWEST
+    overlap_comm: bool | None = None
 
     @cached_property
     def knobs(self) -> Knobs:
@@ -154,6 +158,20 @@ class Facts(shared.Facts):
     def divided_at_once(self) -> float:
         """1 where zero.Init divides each tensor as it is made: in stage 3, unless said not to be used."""
         return 0.0 if self.workload.training.loading.zero_init is False else self.stage3
+
+    @cached_property
+    def copies_in_turn(self) -> float:
+        """1 where gradients are reduced and go to the host on the stream that computes: below stage 3.
+
+        `runtime/zero/stage_1_and_2.py:reduce_ipg_grads`, unless `overlap_comm` is on, as in what is emitted.
+        """
+        overlaps = self.overlap_comm if self.stated is None else self.stated.overlap_comm
+        return 1 - self.stage3 if overlaps is False else 0.0
+
+    @cached_property
+    def gathers_to_save(self) -> float:
+        """1 where stage 3 gathers its weights to save them."""
+        return 1.0 if self.workload.training.saving == "gathered" else 0.0
 
     @cached_property
     def sub_group(self) -> float:

@@ -71,11 +71,34 @@ def _states(book: Ledger, f: Facts) -> None:
         params=f.trained,
         state_bytes_per_param=f.element,
         dp_degree=plan.dp_degree,
-        share=where((plan.zero_stage > 0) & (plan.zero_stage < 3), f.optimizer_off_gpu, 0.0),
+        share=f.traits.clones_on_gpu * _below_stage3(f),
         ranks_per_instance=1.0,
     )
-    # Earlier releases move the shard to the host before they clone it.
-    book.add("clone of the shard", f.gpu, ("init",), clone, low=0.0, knob="zero_optimization.stage")
+    book.add("clone of the shard", f.gpu, ("init",), clone, knob="zero_optimization.stage")
+    returned = apply(
+        sharded_bytes,
+        "fp32 shard on the GPU before it is cast",
+        params=f.trained,
+        state_bytes_per_param=f.master,
+        dp_degree=plan.dp_degree,
+        share=f.traits.steps_over_fp32_shard * _below_stage3(f),
+        ranks_per_instance=1.0,
+    )
+    book.add("fp32 shard on its way back", f.gpu, ("step",), returned, knob="DeepSpeed's version")
+    saved = apply(
+        held_bytes,
+        "16-bit weights gathered to be saved",
+        params=f.params,
+        state_bytes_per_param=f.element,
+        share=f.traits.keeps_what_it_saves * f.stage3 * f.gathers_to_save,
+        ranks_per_instance=1.0,
+    )
+    book.add("weights gathered to be saved", f.gpu, ("save",), saved, knob="training.saving")
+
+
+def _below_stage3(f: Facts) -> float:
+    """1 where a stage below 3 partitions an optimizer that is off the GPU."""
+    return where((f.plan.zero_stage > 0) & (f.plan.zero_stage < 3), f.optimizer_off_gpu, 0.0)
 
 
 def _gradients(book: Ledger, f: Facts) -> None:

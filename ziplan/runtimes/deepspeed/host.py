@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ziplan.laws.law import where
+from ziplan.laws.law import maximum, where
 from ziplan.laws.memory import activation_bytes, held_bytes, sharded_bytes
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
@@ -71,13 +71,12 @@ def _load(book: Ledger, f: Facts, host: str) -> None:
 
 def _save(book: Ledger, f: Facts, host: str) -> None:
     """Below stage 3 rank 0 clones the module's weights; stage 3 gathers them there only when asked."""
-    gathered = 1.0 if f.workload.training.saving == "gathered" else 0.0
     cloned = f.derivation.apply(
         held_bytes,
         "16-bit weights of the whole model on rank 0",
         params=f.params,
         state_bytes_per_param=f.element,
-        share=where(f.plan.zero_stage >= 3, gathered, 1.0),
+        share=where(f.plan.zero_stage >= 3, f.gathers_to_save, 1.0),
         ranks_per_instance=1.0,
     )
     book.add("weights to be saved", host, ("save",), cloned, knob="training.saving")
@@ -98,9 +97,14 @@ def _states(book: Ledger, f: Facts, host: str) -> None:
 def _states_below_stage3(book: Ledger, f: Facts, host: str) -> None:
     """Stages 1 and 2 pin the master weights, and a 16-bit copy of them for the way back to the GPU."""
     on_host, knob = (1 - f.stage3) * f.optimizer_on(host), "offload_optimizer.device"
-    kinds = (("pinned master weights", f.master), ("16-bit copy of the weights", f.element))
-    for name, bytes_per_param in kinds:
-        _pin(book, f, host, name, _sharded(f, name, bytes_per_param, on_host), f.ranks, knob)
+    master = _sharded(f, "master weights off the GPU", f.master, (1 - f.traits.pins_master_weights) * on_host)
+    book.add("unpinned master weights", host, RUNNING, master, knob=knob)
+    kinds = (
+        ("pinned master weights", f.master, f.traits.pins_master_weights),
+        ("16-bit copy of the weights", f.element, f.traits.keeps_16_bit_copy),
+    )
+    for name, bytes_per_param, has in kinds:
+        _pin(book, f, host, name, _sharded(f, name, bytes_per_param, has * on_host), f.ranks, knob)
     label = "gradient of the largest tensor on its way to the host"
     staged = _held(f, label, float(largest_trained_tensor(f.workload.model)), f.element, on_host)
     _pin(book, f, host, "gradient staging", staged, f.ranks, "the model's vocabulary and width")
@@ -112,8 +116,8 @@ def _gradients(book: Ledger, f: Facts, host: str) -> None:
     _pin(book, f, host, "fp32 gradients", gradients, f.ranks * f.sub_groups, "offload_optimizer.device")
     accumulated = _sharded(f, "gradient accumulation buffer", f.accumulated, f.optimizer_off_gpu)
     # Stage 2 has the buffer only when gradients are accumulated; stage 1 accumulates on the GPU.
-    accumulating = (f.plan.zero_stage >= 2) & (f.plan.accumulation_steps > 1)
-    needed = accumulated * where((f.plan.zero_stage >= 3) | accumulating, 1.0, 0.0)
+    accumulating = where((f.plan.zero_stage >= 2) & (f.plan.accumulation_steps > 1), 1.0, 0.0)
+    needed = accumulated * maximum(f.stage3 * f.traits.always_accumulates, accumulating)
     knob = "data_types.grad_accum_dtype"
     _pin(book, f, host, "gradient accumulation buffer", needed, f.ranks, knob)
     # Stage 3 makes the buffer after the moments, zeroed, and pins a copy of it.
@@ -144,7 +148,11 @@ def _params(book: Ledger, f: Facts, host: str) -> None:
     first = _held(f, "16-bit shards", f.shards.owned, f.element, on_host * (1 - f.swaps_params))
     tensors = f.ranks * float(sum(count for _, count, _ in f.workload.model.tensors))
     _pin(book, f, host, "parameters", moved, f.ranks, "offload_param.device")
-    _pin(book, f, host, "parameters as first partitioned", first, tensors, "offload_param.device")
+    high = pinned_high(f, "parameters as first partitioned", first, tensors)
+    # Where nobody asks for pinned memory, a release that does not pin by itself frees what has moved.
+    low = first * f.traits.pins_by_default
+    knob = "offload_param.device, pin_memory"
+    book.add("parameters as first partitioned", host, RUNNING, high, low=low, pinned=True, knob=knob)
     aside = _held(f, "pinned for parameters that stay in DRAM, and unused", f.set_aside, f.element, 1.0)
     _pin(book, f, host, "DRAM set aside for parameters", aside, f.ranks, "offload_param.max_in_cpu")
     label = "defragmenting the shards that stay on the GPU"
@@ -204,7 +212,7 @@ def _swappers(f: Facts) -> Iterator[tuple[str, float, str]]:
     written = apply(
         laws.param_write_back_bytes,
         "pinned buffer for updated parameters",
-        dp_degree=plan.dp_degree,
+        dp_degree=where(f.traits.writes_back_whole_tensors > 0, plan.dp_degree, 1.0),
         sub_group_params=f.sub_group,
         param_bytes_per_param=f.element,
         share=on_nvme,

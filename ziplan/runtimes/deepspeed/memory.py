@@ -11,6 +11,7 @@ from ziplan.plan import Plan
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.gpu import gpu_ledger
 from ziplan.runtimes.deepspeed.host import add_host
+from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
 from ziplan.runtimes.runtime import RUNNING, Ledger
 from ziplan.workload.training import Workload
 
@@ -19,13 +20,18 @@ if TYPE_CHECKING:
 
 
 def ledger(
-    derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, stated: Settings | None = None
+    derivation: Derivation,
+    cluster: Cluster,
+    workload: Workload,
+    plan: Plan,
+    stated: Settings | None = None,
+    traits: Traits = NEWEST,
 ) -> Ledger:
     """All lines of a plan. One instance of HBM is a GPU, of DRAM and NVMe a node.
 
-    `stated` are the settings of a config that exists.
+    `stated` are the settings of a config that exists, `traits` those of the release.
     """
-    facts = Facts(derivation, cluster, workload, plan, stated)
+    facts = Facts(derivation, cluster, workload, plan, stated, traits)
     book = gpu_ledger(facts)
     if facts.host:
         add_host(book, facts, facts.host)

@@ -17,9 +17,10 @@ from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.fetches import Coordinator, Policy, Tensor, Visit, fetches, visits
+from ziplan.runtimes.deepspeed.hooks import HOOKS
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
 from ziplan.runtimes.deepspeed.shards import shards
-from ziplan.runtimes.deepspeed.traffic import HOOKS, parts_of
+from ziplan.runtimes.deepspeed.traffic import parts_of
 from ziplan.runtimes.deepspeed.update import OPTIMIZER_BUFFERS, update
 from ziplan.runtimes.runtime import PYTHON
 from ziplan.runtimes.schedule import Buffers, Held, Parts, Schedule, Stage, Work, Works, shares

@@ -15,39 +15,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import ADAM_BYTES
-from ziplan.laws.law import Derivation, where
+from ziplan.laws.law import Derivation, maximum, where
 from ziplan.laws.memory import activation_bytes
 from ziplan.plan import Plan
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.hooks import hooks
 from ziplan.runtimes.deepspeed.knobs import played
 from ziplan.runtimes.deepspeed.shards import swapped_in
-from ziplan.runtimes.runtime import PYTHON, Demand, Segment
+from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
+from ziplan.runtimes.runtime import Demand, Segment
 from ziplan.runtimes.shared.compute import gpu_work
-from ziplan.workload.model import Model
 from ziplan.workload.training import Workload
 
 if TYPE_CHECKING:
     from ziplan.runtimes.deepspeed.reading.settings import Settings
 
 
-HOOK_LATENCY = 0.567e-3
-"""Seconds of Python for each visit of a module in stage 3: hooks, fetch, prefetch, release.
-
-From Qwen's README (https://github.com/QwenLM/Qwen, 7B in full on 2 A100, 256 tokens): 0.5 s a micro-step
-that 512 tokens do not lengthen, over 870 visits. DeepSpeed's own post on its core API has 0.67 ms on H100s.
-"""
-
-HOOKS = "Python hooks"
-
-
 def program(
-    derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, stated: Settings | None = None
+    derivation: Derivation,
+    cluster: Cluster,
+    workload: Workload,
+    plan: Plan,
+    stated: Settings | None = None,
+    traits: Traits = NEWEST,
+    overlap_comm: bool | None = None,
 ) -> Sequence[Segment]:
     """The segments of one step, in order; `stated` are the settings of a config that exists."""
-    step = parts_of(Facts(derivation, cluster, workload, plan, stated))
+    step = parts_of(Facts(derivation, cluster, workload, plan, stated, traits, overlap_comm))
     return (*_micro_steps(plan, step), step.boundary, step.optimizer, step.afterwards)
 
 
@@ -88,7 +87,7 @@ def parts_of(f: Facts) -> StepParts:
     return StepParts(
         blocking,
         compute,
-        _hooks(f),
+        hooks(f),
         beside,
         _last_gradients(f),
         _boundary(f),
@@ -134,39 +133,32 @@ def _in_a_micro_step(f: Facts) -> tuple[tuple[Demand, ...], tuple[Demand, ...], 
         dp_degree=plan.dp_degree,
         passes=where(plan.zero_stage >= 2, 1.0, 0.0),
     )
-    ahead = where(plan.prefetch_depth > 0, 1.0, 0.0) * (1 - f.knobs.params_on_nvme)
-    loads = _parameter_loads(f, fetched)
-    blocking = [Demand("gather", "gather", gather * (1 - ahead)), *(_scaled(loads, 1 - ahead))]
-    beside = [Demand("gather", "gather", gather * ahead), *(_scaled(loads, ahead))]
-    beside += [Demand("gradient reduce", "gather", reduce), *_gradient_copies(f), *_checkpoint_copies(f)]
+    kinds = (
+        ([Demand("gather", "gather", gather), *_parameter_loads(f, fetched)], 1 - _ahead(f)),
+        ([Demand("gradient reduce", "gather", reduce), *_gradient_copies(f)], _waits(f)),
+        (_checkpoint_copies(f), f.traits.checkpoints_wait),
+    )
+    blocking = [demand for demands, waits in kinds for demand in _scaled(demands, waits)]
+    beside = [demand for demands, waits in kinds for demand in _scaled(demands, 1 - waits)]
     return tuple(blocking), gpu_work(f), tuple(beside)
 
 
-def _hooks(f: Facts) -> Demand:
-    """The Python thread's way through the modules, which the GPU cannot overtake."""
-    model = f.workload.model
-    inside, outside = (float(count) for count in _visits(model))
-    reached = f.by_reach(lambda swept: swept.layers)
-    # Forward; backward, of layers where there is something to train; recomputation of layers.
-    again = reached * inside * (1.0 + f.full) + where(reached > 0, outside, 0.0)
-    seconds = f.derivation.apply(
-        laws.hook_time,
-        "Python hooks of one micro-step",
-        module_visits=f.stage3 * (inside + outside + again),
-        hook_latency=HOOK_LATENCY,
-    )
-    return Demand(HOOKS, PYTHON, seconds)
+def _ahead(f: Facts) -> float:
+    """1 where parameters are gathered ahead of the module that computes."""
+    on_nvme = f.knobs.params_on_nvme
+    asked = where(f.plan.prefetch_depth > 0, 1.0, 0.0) * (1 - on_nvme)
+    return (1 - f.traits.collectives_wait) * (asked + f.traits.reads_ahead_of_nvme * on_nvme)
 
 
-def _visits(model: Model) -> tuple[int, int]:
-    """Visits of modules in forward, in layers and outside of them."""
-    counts = [0, 0]
-    for section in model.sections:
-        counts[not section.block] += section.repeat * sum(len(layer) for layer in section.layers)
-    return counts[0], counts[1]
+def _waits(f: Facts) -> float:
+    """1 where what is sent and received holds the GPU's own work up."""
+    in_stage3 = f.traits.collectives_wait * f.stage3 if f.traits.collectives_wait else 0.0
+    return in_stage3 + f.copies_in_turn
 
 
 def _scaled(demands: Sequence[Demand], share: float) -> list[Demand]:
+    if np.ndim(share) == 0 and share == 0:
+        return []
     return [Demand(d.term, d.resource, d.amount * share) for d in demands]
 
 
@@ -199,21 +191,27 @@ def _parameter_loads(f: Facts, fetched: float) -> list[Demand]:
 
 
 def _gradient_copies(f: Facts) -> list[Demand]:
-    """Gradients go down in every micro-step, and come back up to be added when accumulated."""
+    """Gradients go down in every micro-step, and come back up to be added to.
+
+    Below stage 3 only where gradients are accumulated, in every micro-step but one
+    (`stage_1_and_2.py:async_accumulate_grad_in_cpu_via_gpu`); that is spread evenly over them.
+    """
     if not f.host:
         return []
     apply, plan = f.derivation.apply, f.plan
+    stage2 = where(plan.zero_stage >= 2, 1.0, 0.0) * (1 - f.stage3)
+    moved = f.stage3 + stage2 * (1 - 1 / plan.accumulation_steps)
     down = apply(
         laws.host_link_bytes,
         "gradient shards copied to the host in one micro-step",
         params=f.trained,
         bytes_per_param=f.accumulated,
         dp_degree=plan.dp_degree,
-        share=f.optimizer_off_gpu,
+        share=moved * f.optimizer_off_gpu,
     )
     return [
         Demand("gradient copy", f"{f.host}.write", down),
-        Demand("gradient copy", f"{f.host}.read", f.stage3 * down),
+        Demand("gradient copy", f"{f.host}.read", down),
     ]
 
 
@@ -256,9 +254,10 @@ def _last_gradients(f: Facts) -> LastGradients:
             share=f.swaps_optimizer,
         )
     down = down * where(f.plan.zero_stage >= 2, 1.0, 0.0)
+    waits = maximum(f.swaps_optimizer, _waits(f))
     return LastGradients(
-        none._replace(amount=down * f.swaps_optimizer),
-        none._replace(amount=down * (1 - f.swaps_optimizer)),
+        none._replace(amount=down * waits),
+        none._replace(amount=down * (1 - waits)),
         Demand("gradient write", f"{f.nvme}.swap_write", written),
     )
 
@@ -313,12 +312,18 @@ def _optimizer_step(f: Facts) -> Segment:
     updated = pace * f.optimizer_share_off_gpu * f.trained / plan.dp_degree * f.ranks
     cpu = Demand("CPU optimizer", "cpu_optimizer", updated)
     if not f.nvme:
-        return Segment("optimizer step", 1.0, ((gpu, cpu),))
+        return Segment("optimizer step", 1.0, ((gpu, cpu), *_copies_by_tile(f)))
     swaps = _optimizer_swaps(f)
     pipelined = f.pipelined
     serial = Demand(cpu.term, cpu.resource, cpu.amount * (1 - pipelined))
     beside = Demand(cpu.term, cpu.resource, cpu.amount * pipelined)
-    return Segment("optimizer step", 1.0, ((gpu, serial, *swaps), (gpu, serial, beside)))
+    chains = ((gpu, serial, *swaps), (gpu, serial, beside), *_copies_by_tile(f))
+    return Segment("optimizer step", 1.0, chains)
+
+
+def _copies_by_tile(f: Facts) -> tuple[tuple[Demand, ...], ...]:
+    """Copies of updated parameters beside the update, as a chain of their own, where a release has them."""
+    return (_copies_back(f, 1 - f.stage3),) if f.traits.copies_by_tile else ()
 
 
 def _optimizer_swaps(f: Facts) -> list[Demand]:
@@ -354,7 +359,7 @@ def _optimizer_swaps(f: Facts) -> list[Demand]:
 def _afterwards(f: Facts) -> Segment:
     """Updated parameters return to where forward looks for them."""
     apply, plan = f.derivation.apply, f.plan
-    demands = [
+    gather = [
         Demand(
             "parameter gather after the step",
             "gather",
@@ -368,14 +373,20 @@ def _afterwards(f: Facts) -> Segment:
             ),
         )
     ]
-    if f.host:
-        returned = apply(
-            laws.host_link_bytes,
-            "updated parameters copied to the GPU",
-            params=f.trained,
-            bytes_per_param=f.element,
-            dp_degree=plan.dp_degree,
-            share=f.optimizer_share_off_gpu * f.params_on(f.gpu),
-        )
-        demands.append(Demand("parameter copy", f"{f.host}.read", returned))
-    return Segment("parameters back", 1.0, (tuple(demands),))
+    copies = _copies_back(f, f.stage3 if f.traits.copies_by_tile else 1.0)
+    return Segment("parameters back", 1.0, ((*gather, *copies),))
+
+
+def _copies_back(f: Facts, share: float) -> tuple[Demand, ...]:
+    """A share of what goes back to the GPU of parameters that are updated off it."""
+    if not f.host:
+        return ()
+    returned = f.derivation.apply(
+        laws.host_link_bytes,
+        "updated parameters copied to the GPU",
+        params=f.trained,
+        bytes_per_param=f.element,
+        dp_degree=f.plan.dp_degree,
+        share=share * f.optimizer_share_off_gpu * f.params_on(f.gpu),
+    )
+    return (Demand("parameter copy", f"{f.host}.read", returned),)

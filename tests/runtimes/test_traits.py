@@ -1,0 +1,157 @@
+"""Releases of DeepSpeed: which has which trait, and what a trait does to ledger and step."""
+
+from dataclasses import replace
+
+import pytest
+from runtimes.toy import cluster, plan, workload
+
+from ziplan.estimate import estimate
+from ziplan.laws.law import Derivation
+from ziplan.runtimes import RUNTIMES
+from ziplan.runtimes.deepspeed.released import Released
+from ziplan.runtimes.deepspeed.traits import (
+    NEWEST,
+    PAPER_ENGINE,
+    RELEASED,
+    VERSION,
+    WINDOWS,
+    Traits,
+    parsed,
+    traits_of,
+)
+
+WORK = workload()
+P = WORK.model.params
+
+
+def book(version, chosen, work=WORK):
+    runtime, machine = Released(version), cluster(gpus=8)
+    return runtime.ledger(Derivation(record=False), machine, work, runtime.settle(machine, work, chosen))
+
+
+def line(version, chosen, tier, name, phase, work=WORK):
+    lines = [one for one in book(version, chosen, work).lines if (one.tier, one.name) == (tier, name)]
+    (found,) = [one for one in lines if phase in one.phases]
+    return found.low, found.high
+
+
+def step(version, chosen, **options):
+    runtime, machine = Released(version, **options), cluster(gpus=8)
+    return estimate(machine, WORK, runtime, runtime.settle(machine, WORK, chosen))
+
+
+def in_turn_with_compute(version, chosen):
+    """Terms that the GPU waits for in the last micro-step."""
+    (last,) = [one for one in step(version, chosen).segments if one.name == "micro-step" and one.repeats == 1]
+    (chain,) = [one for one in last.chains if any(demand.term == "compute" for demand in one)]
+    return {demand.term for demand in chain if demand.amount > 0}
+
+
+def test_the_newest_release_is_the_runtime_itself():
+    assert RUNTIMES["deepspeed"].VERSION == VERSION
+    assert traits_of(VERSION) == NEWEST
+    assert set(WINDOWS) == set(Traits._fields)
+    chosen = plan("dram", "dram", dp_degree=8.0)
+    own = RUNTIMES["deepspeed"].ledger(Derivation(record=False), cluster(gpus=8), WORK, chosen)
+    assert [(one.name, one.low, one.high) for one in book(VERSION, chosen).lines] == [
+        (one.name, one.low, one.high) for one in own.lines
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trait", "has", "has_not"),
+    [
+        ("collectives_wait", "0.5.10", "0.6.0"),
+        ("always_accumulates", "0.6.0", "0.5.10"),
+        ("pins_master_weights", "0.14.1", "0.14.0"),
+        ("steps_over_fp32_shard", "0.16.9", "0.17.0"),
+        ("clones_on_gpu", "0.18.3", "0.18.2"),
+        ("keeps_what_it_saves", "0.4.3", "0.4.4"),
+    ],
+)
+def test_a_trait_begins_and_ends_with_a_release(trait, has, has_not):
+    assert getattr(traits_of(has), trait) == 1
+    assert getattr(traits_of(has_not), trait) == 0
+
+
+def test_releases_are_compared_as_numbers_and_months_name_the_newest():
+    assert traits_of("0.10.0") == traits_of("0.9.2")
+    assert traits_of("2021-05") == traits_of("0.3.16")
+    assert traits_of("2022-02") == traits_of("0.5.10")
+    assert traits_of("2022-03") == traits_of("0.6.0")
+    assert [*RELEASED] == sorted(RELEASED, key=parsed)
+    assert [*RELEASED.values()] == sorted(RELEASED.values())
+    bounds = {bound for each in WINDOWS.values() for bound in (each.since, each.until) if bound}
+    assert bounds <= set(RELEASED), "a month would name a release before or after the bound"
+
+
+@pytest.mark.parametrize("version", ["newest", "0.9", "2021-13", "v0.9.2"])
+def test_what_is_no_release_is_refused(version):
+    with pytest.raises(ValueError, match="is no release"):
+        traits_of(version)
+
+
+def test_before_0_6_gathers_and_gradients_stand_in_the_way():
+    chosen = plan("hbm", "dram", dp_degree=8.0, prefetch_depth=1.0)
+    sent = {"gather", "gradient reduce", "gradient copy"}
+    assert sent <= in_turn_with_compute("0.5.10", chosen)
+    assert not sent & in_turn_with_compute("0.6.0", chosen)
+
+
+def test_the_papers_engine_reads_ahead_of_nvme():
+    chosen = plan("nvme", "nvme", dp_degree=8.0)
+    moved = {"gather", "parameter copy", "parameter read"}
+    assert moved <= in_turn_with_compute("0.3.16", chosen)
+    assert moved <= in_turn_with_compute("0.6.0", chosen)
+    assert not moved & in_turn_with_compute(PAPER_ENGINE, chosen)
+    assert step(PAPER_ENGINE, chosen).traffic == step("0.3.16", chosen).traffic
+
+
+def test_gradients_are_kept_off_the_gpu_only_where_they_are_accumulated():
+    chosen = plan("dram", "dram", dp_degree=8.0)
+    again = replace(chosen, accumulation_steps=2.0)
+    name = "gradient accumulation buffer"
+    assert line("0.5.10", chosen, "dram", name, "step") == (0, 0)
+    assert line("0.5.10", again, "dram", name, "step")[0] == 2 * P
+    assert line("0.6.0", chosen, "dram", name, "step")[0] == 2 * P
+
+
+BELOW = plan("hbm", "dram", dp_degree=8.0, zero_stage=2.0)
+
+
+def test_the_fp32_shard_passes_through_the_gpu_for_a_while():
+    shard = 4 * P / 8
+    assert line("0.16.9", BELOW, "hbm", "fp32 shard on its way back", "step") == (shard, shard)
+    for version in ("0.14.0", "0.17.0"):
+        assert line(version, BELOW, "hbm", "fp32 shard on its way back", "step") == (0, 0)
+
+
+def test_weights_that_were_gathered_to_be_saved_stayed():
+    training = WORK.training.model_copy(update={"saving": "gathered"})
+    work = type(WORK)(WORK.model, training, WORK.precision, WORK.activations)
+    chosen = plan("dram", "dram", dp_degree=8.0)
+    name = "weights gathered to be saved"
+    assert line("0.4.3", chosen, "hbm", name, "save", work) == (2 * P, 2 * P)
+    assert line("0.4.4", chosen, "hbm", name, "save", work) == (0, 0)
+    assert line("0.4.3", chosen, "hbm", name, "save") == (0, 0)
+
+
+def test_updated_parameters_go_back_beside_the_update_as_long_as_tiles_did():
+    assert "parameter copy" in step("0.12.6", BELOW).terms
+    assert "parameter copy" not in step("0.6.0", BELOW).terms
+
+
+def test_without_overlap_gradients_take_turns_with_compute_below_stage_3():
+    many = replace(BELOW, accumulation_steps=4.0)
+    beside, in_turn = step("0.6.0", many), step("0.6.0", many, overlap_comm=False)
+    assert in_turn.terms["gradient copy"] == pytest.approx(in_turn.busy["gradient copy"])
+    assert in_turn.step_time > beside.step_time
+    divided = plan("hbm", "dram", dp_degree=8.0)
+    assert step("0.6.0", divided, overlap_comm=False).step_time == step("0.6.0", divided).step_time
+
+
+def test_below_stage_3_gradients_are_copied_in_all_micro_steps_but_one():
+    one, four = step(VERSION, BELOW), step(VERSION, replace(BELOW, accumulation_steps=4.0))
+    shard, fp32 = 2 * P / 8, 4 * P / 8
+    assert one.traffic["dram"] == pytest.approx((shard, fp32))
+    assert four.traffic["dram"] == pytest.approx((shard + 3 * shard, fp32 + 3 * shard))

@@ -1,0 +1,196 @@
+"""How releases of DeepSpeed differ in what they hold and what waits for what.
+
+One table: each trait with the releases that have it, and the source of that. What is not in the table
+is taken as the newest release has it. Releases named were read (`pip download`); where a change came
+between two of them that were read, the later one is named.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+VERSION = "0.19.8"
+"""The newest release, the one that plans are made for."""
+
+MONTH = re.compile(r"20\d\d-(0[1-9]|1[0-2])")
+
+PAPER_ENGINE = "arXiv:2104.07857"
+"""The engine that the ZeRO-Infinity paper measured, which no release is."""
+
+
+RELEASED = {
+    "0.3.13": "2021-03",
+    "0.4.4": "2021-07",
+    "0.5.10": "2022-01",
+    "0.6.0": "2022-03",
+    "0.12.6": "2023-12",
+    "0.14.1": "2024-04",
+    "0.17.0": "2025-06",
+    "0.18.3": "2025-12",
+    "0.19.8": "2026-11",
+}
+"""Month of each release at which a trait begins or ends (dates of the files in its source archive)."""
+
+
+class Window(NamedTuple):
+    """The releases that have a trait: from `since` on and before `until` (None: no end), and the source."""
+
+    since: str | None
+    until: str | None
+    source: str
+    paper: bool | None = None
+    """Whether the paper's engine has it; None: as the releases of its time, 0.3.13."""
+
+
+WINDOWS: dict[str, Window] = {
+    "collectives_wait": Window(
+        None,
+        "0.6.0",
+        "runtime/zero/partition_parameters.py:_allgather_param and stage3.py:_synchronize_communication of "
+        "0.3.13 to 0.5.10 call torch.cuda.synchronize() around every gather, which "
+        "https://github.com/deepspeedai/DeepSpeed/pull/1188 finds to make it no asynchronous one; streams of "
+        "their own since https://github.com/deepspeedai/DeepSpeed/pull/1453",
+        # Sections 5.1.2 and 6.2, figure 6d: communication beside computation.
+        paper=False,
+    ),
+    "reads_ahead_of_nvme": Window(
+        None,
+        None,
+        "arXiv:2104.07857 section 6.2: reads from NVMe, copies to the GPU and gathers are ahead of "
+        "computation; releases either wait for every gather or read nothing ahead",
+        paper=True,
+    ),
+    "checkpoints_wait": Window(
+        None,
+        "0.19.8",
+        "runtime/activation_checkpointing/checkpointing.py of 0.3.16 to 0.19.1 copies checkpoints with "
+        "`.cpu()`; a stream of its own in offload_activations.py of 0.19.8",
+        # Section 5.1.2 has them beside computation.
+        paper=False,
+    ),
+    "copies_by_tile": Window(
+        None,
+        "0.12.6",
+        "runtime/zero/stage2.py of 0.3.10 to stage_1_and_2.py of 0.6.0 hand the GPU's weights to the CPU "
+        "optimizer (`fp16_param_groups`), which copies a tile while it updates the next (arXiv:2101.06840 "
+        "section 5.1); `not currently working` in 0.12.6",
+    ),
+    "always_accumulates": Window(
+        "0.6.0",
+        None,
+        "runtime/zero/stage3.py:partition_previous_reduced_grads of 0.3.13 to 0.5.10 has a buffer of "
+        "gradients off the GPU only where they are accumulated; __init__ of 0.6.0 makes it in any case",
+    ),
+    "writes_back_whole_tensors": Window(
+        "0.5.10",
+        None,
+        "runtime/zero/stage3.py:_create_fp16_partitions_with_defragmentation of 0.3.16 sizes the buffer that "
+        "is written back to NVMe by shards, of 0.5.10 by whole tensors",
+    ),
+    "pins_by_default": Window(
+        "0.19.8",
+        None,
+        "runtime/zero/offload_config.py: pin_memory is off by default in 0.3.16 to 0.19.1 and on in 0.19.8; "
+        "unpinned shards are freed once they have moved to the flat buffer",
+    ),
+    "pins_master_weights": Window(
+        "0.14.1", None, "https://github.com/deepspeedai/DeepSpeed/pull/5301, first in 0.14.1"
+    ),
+    "steps_over_fp32_shard": Window(
+        "0.14.1",
+        "0.17.0",
+        "runtime/zero/stage_1_and_2.py:step of 0.14.1 to 0.16.9 brings the updated fp32 shard to the GPU "
+        "before it is cast (https://github.com/deepspeedai/DeepSpeed/pull/5301 and 7309)",
+    ),
+    "keeps_16_bit_copy": Window(
+        "0.17.0", None, "https://github.com/deepspeedai/DeepSpeed/pull/7309, first in 0.17.0"
+    ),
+    "clones_on_gpu": Window(
+        "0.18.3",
+        None,
+        "runtime/zero/stage_1_and_2.py:__init__ of 0.3.10 to 0.18.2 moves a shard to the host before it is "
+        "cloned, of 0.18.3 after",
+    ),
+    "keeps_what_it_saves": Window(
+        None,
+        "0.4.4",
+        "runtime/engine.py:_zero3_consolidated_fp16_state_dict of 0.3.16 to 0.4.3 gathers without a modifier "
+        "rank, which frees nothing after a layer, as that of 0.4.4 says "
+        "(https://github.com/huggingface/transformers/issues/12587)",
+    ),
+}
+
+
+class Traits(NamedTuple):
+    """What one release does; 1.0 or 0.0, to be multiplied with."""
+
+    collectives_wait: float
+    """Gathers, reductions and copies of gradients stand in the way of computation."""
+    reads_ahead_of_nvme: float
+    """Parameters on NVMe are read, copied and gathered ahead."""
+    checkpoints_wait: float
+    """Activation checkpoints on their way to the host and back do, too."""
+    copies_by_tile: float
+    """Updated parameters go to the GPU beside the CPU optimizer, below stage 3."""
+    always_accumulates: float
+    """Stage 3 has a buffer of gradients off the GPU even where none are accumulated."""
+    writes_back_whole_tensors: float
+    """The buffer for parameters that are written to NVMe holds whole tensors, not shards."""
+    pins_by_default: float
+    """What zero.Init put on the host stays pinned when it has moved."""
+    pins_master_weights: float
+    """Master weights on the host are pinned, below stage 3."""
+    steps_over_fp32_shard: float
+    """An fp32 copy of a rank's shard is on the GPU when its step ends, below stage 3."""
+    keeps_16_bit_copy: float
+    """The host has a pinned 16-bit copy of a rank's shard, below stage 3."""
+    clones_on_gpu: float
+    """The 16-bit shard that master weights are made from is cloned on the GPU, below stage 3."""
+    keeps_what_it_saves: float
+    """Weights that stage 3 gathers to save them stay gathered on every GPU."""
+
+
+@lru_cache(maxsize=64)
+def traits_of(version: str) -> Traits:
+    """The traits of a release ("0.5.9"), of the newest in a month ("2023-05"), or of the paper's engine.
+
+    ValueError on anything else.
+    """
+    if version == PAPER_ENGINE:
+        of_its_time = parsed("0.3.13")
+        has = {
+            name: _within(window, of_its_time) if window.paper is None else window.paper
+            for name, window in WINDOWS.items()
+        }
+    else:
+        release = parsed(version)
+        has = {name: _within(window, release) for name, window in WINDOWS.items()}
+        has["reads_ahead_of_nvme"] = False
+    return Traits(**{name: float(value) for name, value in has.items()})
+
+
+def parsed(version: str) -> tuple[int, ...]:
+    """A release as numbers, to be compared; of a month the newest one at which a trait begins or ends."""
+    if MONTH.fullmatch(version):
+        out = [release for release, month in RELEASED.items() if month <= version]
+        return parsed(out[-1]) if out else (0, 0, 0)
+    try:
+        numbers = tuple(int(part) for part in version.split("."))
+    except ValueError:
+        numbers = ()
+    if len(numbers) != 3:
+        raise ValueError(
+            f"{version!r} is no release such as 0.9.2, no month such as 2023-05, nor {PAPER_ENGINE}"
+        )
+    return numbers
+
+
+def _within(window: Window, release: tuple[int, ...]) -> bool:
+    since = window.since is None or release >= parsed(window.since)
+    return since and (window.until is None or release < parsed(window.until))
+
+
+NEWEST = traits_of(VERSION)
+"""The traits that plans are made with."""
