@@ -11,6 +11,8 @@ from ziplan.bench.measurement import Measured, Result, Sampling
 from ziplan.bench.topology import Topology
 
 GIB = 2**30
+MOST_WRITTEN, MOST_WRITTEN_QUICKLY = 256.0 * GIB, 64.0 * GIB
+"""Bytes that a run, and a quick one, writes at the most unless told otherwise."""
 
 
 class Cost(NamedTuple):
@@ -26,7 +28,7 @@ class Options:
 
     quick: bool = False
     storage: tuple[str, ...] = ()
-    max_write: float = 256.0 * GIB
+    max_write: float = MOST_WRITTEN
 
     @property
     def sampling(self) -> Sampling:

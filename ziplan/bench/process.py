@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import IO, Any
 
 from ziplan.bench.benchmark import Benchmark, Task
@@ -25,7 +25,7 @@ TICK = 0.2
 
 def watched(
     benchmark: Benchmark, task: Task, silence: float, tick: Callable[[], None] = lambda: None
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """The results of a benchmark as they come, within `task.seconds`; last a waived one if it was ended.
 
     `silence` is how long it may go without a result.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ziplan.bench import names
 from ziplan.bench.comparison import judgements, shares_measured
-from ziplan.bench.matching import gpu_part
+from ziplan.bench.matching import drive_part, gpu_part
 from ziplan.bench.measurement import Measured
 from ziplan.bench.record import Contention, Record
 from ziplan.bench.storage.plan import apart
@@ -202,6 +202,9 @@ class Profile:
         tier["read_bandwidth"] = self._stated(read)
         if (write := self._of_folder(label, "write")) is not None:
             tier["write_bandwidth"] = self._stated(write, ", sustained")
+        parts = {drive_part(each.model) for each in self.record.topology.drives if each.name in drives}
+        if len(parts) == 1 and (part := parts.pop()):
+            tier["drive"] = part
         tier["drive_count"] = self._told(len(drives), f"drives below {paths}: {', '.join(drives)}")
         return tier
 

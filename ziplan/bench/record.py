@@ -44,6 +44,15 @@ class Contention(Part):
     note: str = ""
 
 
+class PlannedEntry(Part):
+    """A benchmark of a run: what it does, seconds and bytes written that it takes at the most."""
+
+    name: str
+    what: str
+    seconds: float
+    bytes_written: float
+
+
 class Record(Part):
     """A run on one node. `source` names the program whose numbers they are, where it was not this one."""
 
@@ -55,6 +64,7 @@ class Record(Part):
     quick: bool = False
     topology: Topology = Topology()
     environment: Environment = Environment()
+    planned: tuple[PlannedEntry, ...] = ()
     measured: tuple[Measured, ...] = ()
     waived: tuple[Waived, ...] = ()
     noted: tuple[Noted, ...] = ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from ziplan import __version__
@@ -13,7 +14,7 @@ from ziplan.bench.discover.environment import environment
 from ziplan.bench.discover.topology import discover, shared_ways
 from ziplan.bench.measurement import Measured, Result, Waived, now, summary
 from ziplan.bench.process import SILENCE_FACTOR, SILENCE_SECONDS, watched
-from ziplan.bench.record import Record, with_results
+from ziplan.bench.record import PlannedEntry, Record, with_results
 from ziplan.errors import BadInput
 from ziplan.files import suggested
 
@@ -73,8 +74,24 @@ def planned(record: Record, options: Options, selected: Iterable[Benchmark]) -> 
     for benchmark in selected:
         cost = benchmark.cost(Task(record.topology, options, bytes_left=left))
         left -= cost.bytes_written
-        found.append(Planned(benchmark, cost))
+        # What takes no time has nothing to do on this node.
+        if cost.seconds > 0:
+            found.append(Planned(benchmark, cost))
     return found
+
+
+def with_plan(record: Record, plan: Iterable[Planned]) -> Record:
+    """The record with what is going to be run."""
+    entries = [
+        PlannedEntry(
+            name=benchmark.name,
+            what=benchmark.what,
+            seconds=cost.seconds,
+            bytes_written=cost.bytes_written,
+        )
+        for benchmark, cost in plan
+    ]
+    return record.model_copy(update={"planned": tuple(entries)})
 
 
 class Run:
@@ -99,21 +116,27 @@ class Run:
         self._done = 0.0
         self._deadline = time.monotonic() + budget - RESERVE
         self._written = 0.0
+        self._over: list[Benchmark] = []
 
     def go(self, note: Callable[[Record], None], tell: Callable[[Progress], None]) -> Record:
         """Run all, one after the other; `note` is called with the record after each result."""
         for benchmark, cost in (each for _ in range(self._repeat) for each in self._plan):
-            for result in self._one(benchmark, cost, tell):
-                self.record = with_results(self.record, [result])
-                note(self.record)
-                tell(Progress(benchmark.name, self._done, self._whole, result))
+            # Closed at once however this ends: its process goes with it.
+            with closing(self._one(benchmark, cost, tell)) as results:
+                for result in results:
+                    self.record = with_results(self.record, [result])
+                    note(self.record)
+                    tell(Progress(benchmark.name, self._done, self._whole, result))
             self._done += cost.seconds
             self._written += cost.bytes_written
+            self._over.append(benchmark)
         self.record = together(self.record).model_copy(update={"complete": True})
         note(self.record)
         return self.record
 
-    def _one(self, benchmark: Benchmark, cost: Cost, tell: Callable[[Progress], None]) -> Iterator[Result]:
+    def _one(
+        self, benchmark: Benchmark, cost: Cost, tell: Callable[[Progress], None]
+    ) -> Generator[Result, None, None]:
         left = self._deadline - time.monotonic()
         if cost.seconds > left:
             reason = f"takes {cost.seconds:.0f} s, of the time budget {max(0.0, left):.0f} s were left"
@@ -133,7 +156,8 @@ class Run:
             tell(Progress(benchmark.name, self._done + passed, self._whole))
 
         silence = SILENCE_SECONDS + SILENCE_FACTOR * cost.seconds
-        yield from watched(benchmark, task, silence, tick)
+        with closing(watched(benchmark, task, silence, tick)) as results:
+            yield from results
 
 
 def together(record: Record) -> Record:

@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "explain": "How a number comes about: the article's figures, or one law.",
     "calibrate": "What your machine really delivers, fitted from your own runs on it.",
     "validate": "Predictions held against measured runs, with the error of each.",
+    "bench": "Measure what this node delivers, as a machine file.",
     "profiles": "Shipped machines and parts, each value with its source.",
     "models": "Shipped model shapes, operator by operator.",
     "schema": "JSON Schema of a file ziplan reads or a document it writes.",
