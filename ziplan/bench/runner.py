@@ -134,6 +134,17 @@ class Run:
         note(self.record)
         return self.record
 
+    def ended(self) -> Record:
+        """The record of a run that was ended before it was over: what it had not come to is waived."""
+        come_to = {benchmark.name for benchmark in self._over}
+        rest = [
+            Waived(name=each.benchmark.name, reason="the run was ended before this was over")
+            for each in self._plan
+            if each.benchmark.name not in come_to
+        ]
+        self.record = with_results(together(self.record), rest)
+        return self.record
+
     def _one(
         self, benchmark: Benchmark, cost: Cost, tell: Callable[[Progress], None]
     ) -> Generator[Result, None, None]:
