@@ -3,30 +3,13 @@
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from bench.cuda.built import FAKE, HERE, KERNELS, build, need
 
-HERE = Path(__file__).parent
-FAKE = HERE / "fake"
-KERNELS = HERE.parents[2] / "ziplan" / "bench" / "cuda"
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-O2"]
-
-
-def need(*commands):
-    """Skip without these compilers."""
-    for command in commands:
-        if shutil.which(command) is None:
-            pytest.skip(f"needs {command}")
-
-
-def build(command):
-    """Run a compiler, with its words where it fails."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
 
 
 @pytest.fixture(scope="session")
@@ -63,13 +46,12 @@ def run(fake_driver, tmp_path_factory):
     """Run a kind of measurement against planted links: `run("host", gpus=2, h2d=2e8)`."""
     cache = tmp_path_factory.getbasetemp() / "cubins"
 
-    def started(kind, *mutations, largest=2**20, hang="", library=fake_driver, **planted):
+    def started(kind, *mutations, largest=2**20, library=fake_driver, **planted):
         environment = {
             **os.environ,
             "LD_LIBRARY_PATH": str(library),
             "XDG_CACHE_HOME": str(cache),
             "FAKE_CUDA": ";".join(f"{key}={value!r}" for key, value in planted.items()),
-            "FAKE_CUDA_HANG": hang,
         }
         command = [sys.executable, str(HERE / "measure.py"), kind, str(largest), *mutations]
         return subprocess.Popen(

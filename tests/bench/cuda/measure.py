@@ -4,17 +4,45 @@ Run by the tests in a process of its own, with the fake driver in the loader's p
 LARGEST_BUFFER [MUTATION ...]`. A mutation breaks the method in one place, to show that tests would see it.
 """
 
+import ctypes
 import json
+import os
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
+from ziplan.bench import timeline
 from ziplan.bench.benchmark import Options, Task
 from ziplan.bench.cuda import benchmarks, compiler, device, driver, links, memory, stopwatch
+from ziplan.bench.cuda.chain import Beside, lanes, through
 from ziplan.bench.cuda.session import Session
-from ziplan.bench.measurement import CannotMeasure, Measured, Noted
+from ziplan.bench.measurement import CannotMeasure, Measured, Noted, summary
 from ziplan.bench.topology import Topology
 
+
+def chain(session):
+    """Blocks that take the host their time to read, through one thread, alone and beside copies."""
+    library = ctypes.CDLL("libcuda.so.1")
+    work = library.fake_host_work
+    work.restype, work.argtypes = ctypes.c_double, [ctypes.c_double]
+    timeline.time = SimpleNamespace(perf_counter=lambda: work(0.0))
+    rate, seconds, size = float(os.environ["READ_RATE"]), 2.0, session.largest
+
+    def read(view, turn):
+        assert len(view) == size
+        work(size / rate)
+
+    (gpu,) = session.gpus
+    with lanes(gpu, 1, size) as ways, lanes(gpu, 1, size) as (other,):
+        yield summary("alone", "B/s", through(ways, read, seconds).rates(0, seconds, 8), "chain")
+        copies = Beside(other, 300)
+        done = through(ways, read, seconds, copies)
+        yield summary("beside", "B/s", done.rates(0, seconds, 8), "chain")
+        yield summary("copies", "B/s", [copies.rate()], "copies")
+
+
 KINDS = {
+    "chain": chain,
     "facts": benchmarks.facts,
     "host": links.host_links,
     "together": links.host_links_together,

@@ -1,14 +1,21 @@
 """What goes wrong on real machines, and what breaks when a part of the method is left out: each is seen."""
 
 import importlib.util
-import json
-import time
 
 import pytest
+
+from ziplan.bench.benchmark import Options, Task
+from ziplan.bench.cuda.benchmarks import BENCHMARKS
+from ziplan.bench.measurement import Waived
+from ziplan.bench.process import watched
+from ziplan.bench.topology import Topology
 
 PLANTED = {"h2d": 200e6, "d2h": 200e6, "duplex": 300e6}
 SLOW_HOST = {"call_us": 20_000}
 """Each call of the driver takes 20 ms, longer than a copy."""
+
+
+pytestmark = pytest.mark.slow
 
 
 def near(value):
@@ -97,14 +104,14 @@ def test_a_gpu_that_no_compiler_serves(run):
     assert "sm_200" in run("host", capability=200)[""]
 
 
-def test_a_hung_kernel_leaves_what_came_before(run):
-    """It holds the process for good; what was measured is already out."""
-    process = run.started("memory", memory=2**26, hbm=2e9, hang="ziplan_read", hang_after=1)
-    try:
-        name, rate = json.loads(process.stdout.readline())
-        assert (name, rate) == ("gpu.0.hbm.copy_bandwidth", near(2e9))
-        time.sleep(0.5)
-        assert process.poll() is None
-    finally:
-        process.kill()
-        process.communicate()
+def test_a_hung_kernel_costs_what_comes_after_it(fake_driver, monkeypatch):
+    """The first rate is checked, the check of the second never ends; the process that waits is ended."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_driver))
+    monkeypatch.setenv("FAKE_CUDA", "h2d=3.2e9;d2h=3.2e9;hang_after=2")
+    (benchmark,) = (each for each in BENCHMARKS if each.name == "gpu.host")
+    # An eighth of the memory is one buffer of 16 MiB, the smallest that a link is measured with.
+    task = Task(Topology(memory_bytes=2**27), Options(quick=True), seconds=60.0)
+    measured, waived = watched(benchmark, task, silence=5.0)
+    assert (measured.name, measured.median) == ("gpu.0.host_to_device", near(3.2e9))
+    assert isinstance(waived, Waived)
+    assert waived.name == "gpu.host"

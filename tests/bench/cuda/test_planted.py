@@ -9,6 +9,9 @@ from ziplan.simulate.sharing import fair_shares
 WITHIN = 0.01
 
 
+pytestmark = pytest.mark.slow
+
+
 def near(value):
     return pytest.approx(value, rel=WITHIN)
 

@@ -33,7 +33,6 @@ double planted(const char *key, int gpu, double otherwise) {
 
 void model_begin(void) {
   const char *names[OF_GPU] = {"hbm", "h2d", "d2h", "duplex", "peer_out", "peer_in"};
-  const char *hang = getenv("FAKE_CUDA_HANG");
   setup.gpus = (int)planted("gpus", -1, 1);
   setup.capability = (int)planted("capability", -1, 90);
   setup.peer = (int)planted("peer", -1, 1);
@@ -42,8 +41,8 @@ void model_begin(void) {
   setup.memory = planted("memory", -1, 1 << 30);
   setup.call_cost = planted("call_us", -1, 4) * 1e-6;
   setup.latency = planted("latency_us", -1, 1.5) * 1e-6;
+  setup.hang_after = (int)planted("hang_after", -1, -1);
   setup.corrupt = (int)planted("corrupt", -1, 0);
-  snprintf(setup.hang, sizeof setup.hang, "%s", hang ? hang : "");
   capacity[DRAM] = planted("dram", -1, 1e15);
   for (int gpu = 0; gpu < MOST_GPUS; gpu++) {
     for (int which = 0; which < OF_GPU; which++)

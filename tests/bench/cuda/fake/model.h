@@ -50,7 +50,7 @@ typedef struct {
   int gpus, capability, peer, driver, gpus_per_root;
   double memory, call_cost, latency;
   int corrupt;      // a bit flips in every copy to a GPU
-  char hang[64];    // a kernel that never ends
+  int hang_after;   // so many launches of ziplan_verify end, and no further one
 } Setup;
 
 extern Setup setup;
