@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from workload.hugging_face import hf_config, hf_kind
+from workload.hugging_face import HEADS, TWO_STACKS, hf_config, hf_kind
 
 LAYER_NAME = re.compile(r"\.(layers?|h|block)\.\d+$")
 BATCH, SEQUENCE = 2, 96
@@ -14,6 +14,7 @@ NO_ATTENTION_DROPOUT = {
     *("cohere", "cohere2", "deepseek_v2", "deepseek_v3", "gemma", "gemma2", "gemma3_text", "gpt_oss"),
     *("granite", "granitemoe", "llama", "llama4_text", "mistral", "mixtral", "olmo", "olmo2", "olmoe", "phi"),
     *("phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3"),
+    *("ernie4_5", "glm", "glm4", "olmo3", "seed_oss"),
 }
 """Families trained without dropout inside attention, though their configs have a place for it."""
 
@@ -116,8 +117,8 @@ def _inputs(torch, config, dtype):
         }
     token_ids = torch.randint(3, config["vocab_size"], (BATCH, SEQUENCE))
     inputs = {"input_ids": token_ids}
-    if config["model_type"] in ("t5", "bart"):
+    if config["model_type"] in TWO_STACKS:
         inputs["decoder_input_ids"] = token_ids
-    elif config["model_type"] not in ("bert", "roberta", "vit"):
+    elif config["model_type"] not in HEADS:
         inputs["use_cache"] = False
     return inputs

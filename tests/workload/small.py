@@ -44,6 +44,16 @@ LATENT = {
     "n_group": 2,
     "topk_group": 1,
 }
+T5 = {
+    "d_model": 64,
+    "d_kv": 16,
+    "d_ff": 96,
+    "num_layers": 2,
+    "num_decoder_layers": 3,
+    "num_heads": 4,
+    "vocab_size": 50,
+    "feed_forward_proj": "gated-gelu",
+}
 SPARSE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 
 _SMALL: dict[str, dict[str, Any]] = {
@@ -64,10 +74,13 @@ _SMALL: dict[str, dict[str, Any]] = {
     "cohere2": DECODER,
     "deepseek_v2": one(DECODER, **LATENT),
     "deepseek_v3": one(DECODER, **LATENT),
+    "ernie4_5": one(DECODER, head_dim=16),
     "falcon": one(EVEN_HEADS, new_decoder_architecture=True, num_kv_heads=2),
     "gemma": one(DECODER, head_dim=16),
     "gemma2": one(DECODER, head_dim=16),
     "gemma3_text": one(DECODER, head_dim=16),
+    "glm": one(DECODER, head_dim=16),
+    "glm4": one(DECODER, head_dim=16),
     "gpt2": {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64, "vocab_size": 50},
     "gpt_neox": EVEN_HEADS,
     "gpt_oss": one(DECODER, num_local_experts=4, num_experts_per_tok=2, head_dim=16),
@@ -87,8 +100,10 @@ _SMALL: dict[str, dict[str, Any]] = {
     ),
     "mistral": DECODER,
     "mixtral": one(DECODER, num_local_experts=4, num_experts_per_tok=2),
+    "mt5": T5,
     "olmo": DECODER,
     "olmo2": DECODER,
+    "olmo3": DECODER,
     "olmoe": one(DECODER, num_experts=4, num_experts_per_tok=2),
     "opt": {
         "hidden_size": 64,
@@ -105,19 +120,11 @@ _SMALL: dict[str, dict[str, Any]] = {
     "qwen3": one(DECODER, head_dim=16),
     "qwen3_moe": one(DECODER, **SPARSE, head_dim=16, decoder_sparse_step=2),
     "roberta": EVEN_HEADS,
+    "seed_oss": one(DECODER, head_dim=16),
     "smollm3": DECODER,
     "stablelm": DECODER,
     "starcoder2": DECODER,
-    "t5": {
-        "d_model": 64,
-        "d_kv": 16,
-        "d_ff": 96,
-        "num_layers": 2,
-        "num_decoder_layers": 3,
-        "num_heads": 4,
-        "vocab_size": 50,
-        "feed_forward_proj": "gated-gelu",
-    },
+    "t5": T5,
     "vit": {
         "hidden_size": 64,
         "intermediate_size": 96,
@@ -127,6 +134,7 @@ _SMALL: dict[str, dict[str, Any]] = {
         "patch_size": 16,
         "num_labels": 10,
     },
+    "xlm-roberta": EVEN_HEADS,
 }
 SMALL = {family: {"model_type": family, **_SMALL[family]} for family in FAMILIES}
 """One config of every family."""
@@ -136,18 +144,23 @@ GROUPED = {family for family, config in _SMALL.items() if "num_key_value_heads" 
 
 FLAGS = {
     "cohere": ["use_qk_norm"],
+    "ernie4_5": ["use_bias"],
     "falcon": ["alibi", "bias"],
     "gemma": ["attention_bias"],
+    "glm": ["attention_bias"],
+    "glm4": ["attention_bias"],
     "gpt_neox": ["attention_bias"],
     "gpt_oss": ["attention_bias"],
     "granite": ["attention_bias", "mlp_bias"],
     "llama": ["attention_bias", "mlp_bias"],
     "olmo": ["attention_bias"],
     "olmo2": ["attention_bias"],
+    "olmo3": ["attention_bias"],
     "opt": ["do_layer_norm_before", "enable_bias", "_remove_final_layer_norm"],
     "qwen3": ["attention_bias"],
     "qwen3_moe": ["attention_bias"],
     "qwen2_moe": ["qkv_bias"],
+    "seed_oss": ["attention_bias", "attention_out_bias", "mlp_bias"],
     "smollm3": ["attention_bias"],
     "stablelm": ["use_qkv_bias", "use_parallel_residual"],
     "starcoder2": ["use_bias"],
@@ -158,7 +171,7 @@ FLAGS = {
 }
 """What of a config may be true or false."""
 
-ALWAYS_TIED = ("bart", "bert", "roberta", "vit")
+ALWAYS_TIED = ("bart", "bert", "roberta", "vit", "xlm-roberta")
 """Families whose head is tied, or is no language head."""
 
 FREE = {
@@ -243,7 +256,7 @@ def _own(draw: Any, family: str, config: dict[str, Any]) -> dict[str, Any]:
         return {"interleave_moe_layer_step": draw(few)}
     if family == "opt":
         return {"word_embed_proj_dim": draw(st.sampled_from([16, config["hidden_size"]]))}
-    if family == "t5":
+    if family in ("t5", "mt5"):
         return {"feed_forward_proj": draw(st.sampled_from(["relu", "gated-gelu", "gated-silu"]))}
     if family == "gpt2":
         return {"n_inner": draw(st.none() | width)}

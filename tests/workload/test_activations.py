@@ -40,7 +40,7 @@ CONFIGS = {
     "t5-v1.0": wider("t5", feed_forward_proj="relu"),
     "cohere-plain": wider("cohere", use_qk_norm=False),
 }
-ONLY_EAGER = ("bloom", "falcon-7b", "falcon-alibi", "gemma2", "gpt_oss", "t5", "t5-v1.0")
+ONLY_EAGER = ("bloom", "falcon-7b", "falcon-alibi", "gemma2", "gpt_oss", "t5", "t5-v1.0", "mt5")
 """Models that PyTorch's own fused attention cannot compute, or not on the CPU."""
 
 CASES = [
@@ -58,7 +58,7 @@ def range_of(config, attention, precision):
     tokens = tokens_of(config)
     low = kept.none_low + kept.attention_scores_low * tokens
     # The first layer of a T5 stack keeps which relative position is which, for all tokens once.
-    positions = 2 / 5 * 8 * SEQUENCE / 2 if config["model_type"] == "t5" else 0
+    positions = 2 / 5 * 8 * SEQUENCE / 2 if config["model_type"] in ("t5", "mt5") else 0
     return low - CPU_STATISTICS, kept.none_high + kept.attention_scores_high * tokens + positions
 
 
@@ -66,6 +66,7 @@ EXACT = (
     *("llama", "llama-mha", "mistral", "granite", "smollm3", "qwen2", "qwen3", "olmo2"),
     *("gemma", "gemma2", "gemma3_text", "cohere", "cohere2"),
     *("gpt2", "gpt2-gelu", "opt", "starcoder2", "stablelm", "bert", "roberta", "vit"),
+    *("olmo3", "seed_oss", "xlm-roberta"),
 )
 """Configs whose high end is no bound but what eager modules with dropout keep, to the byte."""
 

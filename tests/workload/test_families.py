@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workload.hugging_face import hf_model, hf_parameters
+from workload.hugging_face import TWO_STACKS, hf_model, hf_parameters
 from workload.models import built, shipped
 from workload.small import SMALL, configs
 
@@ -137,6 +137,20 @@ PUBLISHED = {
     "bert-large": 335_174_458,
     "roberta-base": 124_697_433,
     "roberta-large": 355_412_057,
+    "xlm-roberta-base": 278_295_186,
+    "xlm-roberta-large": 560_142_482,
+    "mt5-small": 300_176_768,
+    "mt5-base": 582_401_280,
+    "mt5-large": 1_229_581_312,
+    "mt5-xl": 3_742_619_648,
+    "mt5-xxl": 12_921_057_280,
+    "seed-oss-36b": 36_151_104_512,
+    "ernie-4.5-0.3b": 360_748_032,
+    "glm-4-9b": 9_399_951_360,
+    "glm-4-9b-0414": 9_400_279_040,
+    "glm-4-32b-0414": 32_566_081_536,
+    "olmo-3-7b": 7_298_011_136,
+    "olmo-3-32b": 32_233_522_176,
     "vit-b-16": 86_567_656,
     "vit-l-16": 304_326_632,
     "vit-h-14": 632_045_800,
@@ -239,7 +253,7 @@ def test_operators_come_in_the_order_of_forward(family):
     inputs = {"input_ids": token_ids}
     if family == "vit":
         inputs = {"pixel_values": torch.zeros(1, 3, 32, 32)}
-    if family in ("t5", "bart"):
+    if family in TWO_STACKS:
         inputs["decoder_input_ids"] = token_ids
     with torch.no_grad():
         model(**inputs)

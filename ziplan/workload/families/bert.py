@@ -1,4 +1,4 @@
-"""BERT and RoBERTa with their masked-language head: LayerNorms after each half, learned positions."""
+"""BERT, RoBERTa, XLM-RoBERTa with a masked-language head: LayerNorms after each half, learned positions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _model(family: str, name: str, fields: Fields) -> Model:
     if not fields.flag("tie_word_embeddings", True):
         fields.unsupported("tie_word_embeddings", "a head with a table of its own is not supported")
     sections = [build.outside(*before), build.stack(size.layers, *layer), _head(family, size)]
-    if family == "roberta":
+    if family != "bert":
         size = replace(size, positions=rows - _PADDING_ROWS)
     whole = build.model(family, name, fields, size, sections, fields.text("hidden_act", "gelu"))
     return replace(whole, causal_share=0.0)
@@ -75,3 +75,4 @@ def _family(family: str) -> Family:
 
 BERT = _family("bert")
 ROBERTA = _family("roberta")
+XLM_ROBERTA = _family("xlm-roberta")

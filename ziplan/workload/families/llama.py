@@ -1,4 +1,6 @@
-"""Llama and what is built like it (Mistral, Qwen2, Granite, SmolLM3): RMSNorm, rotary positions, gated MLP.
+"""Llama and what is built like it (Mistral, Qwen2, Granite, SmolLM3, Seed-OSS, ERNIE 4.5).
+
+RMSNorm, rotary positions, a gated MLP.
 
 They differ in which linears have a bias and in what their configs leave out.
 """
@@ -8,29 +10,45 @@ from __future__ import annotations
 from ziplan.units import Precision
 from ziplan.workload.families import build
 from ziplan.workload.families.family import Attention, Family, Fields
-from ziplan.workload.families.kept import Keep
+from ziplan.workload.families.kept import Keep, Kept
 from ziplan.workload.model import ActivationBytes, Layer, Model
 
-_STATES_BIASES = ("llama", "granite", "smollm3")
-"""Families whose configs say which linears have a bias; they may leave the key-value heads out, too."""
+_MAY_LEAVE_HEADS_OUT = ("llama", "granite")
+"""Families whose configs may leave the key-value heads out; elsewhere that means a fixed number."""
+
+_HEADS_OF_128 = ("seed_oss", "ernie4_5")
+"""Families whose heads are 128 wide unless the config says otherwise."""
+
+_TIED = ("smollm3", "ernie4_5")
+"""Families whose head is tied unless the config says otherwise."""
 
 
 def _model(family: str, name: str, fields: Fields) -> Model:
-    # Elsewhere an absent number of key-value heads means a fixed one.
-    size = build.sizes(fields, key_value_required=family in ("mistral", "qwen2", "smollm3"))
-    stated = family in _STATES_BIASES
-    layer = _layer(
-        size,
-        fields.count("intermediate_size"),
-        attention_bias=fields.flag("attention_bias", False) if stated else family == "qwen2",
-        output_bias=fields.flag("attention_bias", False) if stated else False,
-        mlp_bias=fields.flag("mlp_bias", False) if stated else False,
+    size = build.sizes(
+        fields,
+        key_value_required=family not in _MAY_LEAVE_HEADS_OUT,
+        head_dim=128 if family in _HEADS_OF_128 else None,
     )
-    tied = fields.flag("tie_word_embeddings", family == "smollm3")
+    attention, output, mlp = _biases(family, fields)
+    layer = _layer(
+        size, fields.count("intermediate_size"), attention_bias=attention, output_bias=output, mlp_bias=mlp
+    )
+    tied = fields.flag("tie_word_embeddings", family in _TIED)
     activation = fields.text("hidden_act", "silu")
     return build.decoder(
         family, name, fields, size, [build.stack(size.layers, *layer)], activation, tied=tied
     )
+
+
+def _biases(family: str, fields: Fields) -> tuple[bool, bool, bool]:
+    """Whether queries, keys and values have biases, the attention's output, the MLP."""
+    if family in ("mistral", "qwen2"):
+        return family == "qwen2", False, False
+    if family == "ernie4_5":
+        return (fields.flag("use_bias", False),) * 3
+    inwards = fields.flag("attention_bias", family == "seed_oss")
+    output = fields.flag("attention_out_bias", False) if family == "seed_oss" else inwards
+    return inwards, output, fields.flag("mlp_bias", False)
 
 
 def _layer(
@@ -65,16 +83,22 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     ==================  ============================  ===========================================
 
     Selective recomputation repeats the attention core from q, k and v, so the scores, the
-    repeated k and v and the kernel's own output go.
+    repeated k and v and the kernel's own output go. Seed-OSS drops out after each half;
+    each layer of ERNIE 4.5 makes its own cosines and sines in fp32.
     """
     keep, hidden = Keep(precision, attention), model.d_model
     middle = model.operator("mlp.down_proj").in_features
-    return (
+    kept = (
         keep.rms_norm(hidden, hidden)
         + keep.inputs(hidden)
         + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim)
         + keep.gated(hidden, middle, model.activation_function)
-    ).bytes
+    )
+    if model.family == "seed_oss":
+        kept += keep.masks(hidden, hidden)
+    if model.family == "ernie4_5":
+        kept += Kept(0, 8 * model.head_dim)
+    return kept.bytes
 
 
 def _family(family: str) -> Family:
@@ -86,3 +110,5 @@ MISTRAL = _family("mistral")
 QWEN2 = _family("qwen2")
 GRANITE = _family("granite")
 SMOLLM3 = _family("smollm3")
+SEED_OSS = _family("seed_oss")
+ERNIE_4_5 = _family("ernie4_5")

@@ -19,6 +19,8 @@ _NAMES = {
 def _model(family: str, name: str, fields: Fields) -> Model:
     size = build.sizes(fields, key_value_required=family == "mixtral")
     router, experts, key = _NAMES[family]
+    # transformers takes either name and saves one.
+    key = fields.named(key, "num_local_experts", "num_experts")
     count = fields.count(key)
     chosen = build.chosen(fields, "num_experts_per_tok", key, count)
     layer = (

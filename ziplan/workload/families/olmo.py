@@ -1,4 +1,4 @@
-"""OLMo (norms without weights) and OLMo 2 (norms after each half, and over queries and keys)."""
+"""OLMo (norms without weights), OLMo 2 and 3 (norms after each half, and over queries and keys)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _model(family: str, name: str, fields: Fields) -> Model:
     size, middle = build.sizes(fields), fields.count("intermediate_size")
     bias, tied = fields.flag("attention_bias", False), fields.flag("tie_word_embeddings", False)
     activation = fields.text("hidden_act", "silu")
-    if family == "olmo2":
+    if family != "olmo":
         layers = [build.stack(size.layers, *_normed_after(size, middle, bias))]
         return build.decoder(family, name, fields, size, layers, activation, tied=tied)
     layer = (*build.attention(size, bias), *build.gated(size.hidden, middle))
@@ -42,7 +42,7 @@ def _normed_after(size: build.Sizes, middle: int, bias: bool) -> Layer:
 
 
 def activation_bytes(model: Model, attention: Attention, precision: Precision) -> ActivationBytes:
-    """OLMo's norms are LayerNorms in fp32; OLMo 2 norms queries and keys over all heads at once."""
+    """OLMo's norms are LayerNorms in fp32; from OLMo 2 on queries and keys are normed over all heads."""
     keep, hidden = Keep(precision, attention), model.d_model
     query, key = model.attention_heads * model.head_dim, model.key_value_heads * model.head_dim
     middle = model.operator("mlp.down_proj").in_features
@@ -51,7 +51,7 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
         + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim)
         + keep.gated(hidden, middle, model.activation_function)
     )
-    if model.family == "olmo2":
+    if model.family != "olmo":
         return (kept + keep.float_norm(hidden, hidden, query, key)).bytes
     # An eager LayerNorm in fp32 keeps a copy of its input in fp32.
     return (kept + keep.layer_norm(hidden, hidden) + keep.eager_only(*[hidden * 4 / keep.element] * 2)).bytes
@@ -63,3 +63,4 @@ def _family(family: str) -> Family:
 
 OLMO = _family("olmo")
 OLMO2 = _family("olmo2")
+OLMO3 = _family("olmo3")

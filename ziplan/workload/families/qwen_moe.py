@@ -40,8 +40,10 @@ def _attention(family: str, fields: Fields, size: build.Sizes) -> Layer:
 
 
 def _experts(family: str, fields: Fields, size: build.Sizes) -> Layer:
-    count, middle = fields.count("num_experts"), fields.count("moe_intermediate_size")
-    chosen = build.chosen(fields, "num_experts_per_tok", "num_experts", count)
+    # Configs that transformers 5 saves have the second name.
+    key = fields.named("num_experts", "num_local_experts")
+    count, middle = fields.count(key), fields.count("moe_intermediate_size")
+    chosen = build.chosen(fields, "num_experts_per_tok", key, count)
     router = build.router("mlp.gate", size.hidden, count)
     experts = build.experts("mlp.experts", size.hidden, middle, count, chosen)
     if family == "qwen3_moe":

@@ -1,4 +1,4 @@
-"""T5, T5 v1.1 and Flan-T5: an encoder and a decoder, relative positions in each stack's first layer."""
+"""T5, T5 v1.1, Flan-T5 and mT5: an encoder and a decoder, relative positions in each stack's first layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ziplan.workload.families.kept import Keep, Kept
 from ziplan.workload.model import ActivationBytes, Layer, Model, Section
 
 
-def _model(name: str, fields: Fields) -> Model:
+def _model(family: str, name: str, fields: Fields) -> Model:
     heads, encoders = fields.count("num_heads"), fields.count("num_layers")
     decoders = fields.count("num_decoder_layers", encoders)
     size = build.Sizes(
@@ -22,7 +22,7 @@ def _model(name: str, fields: Fields) -> Model:
         key_value_heads=heads,
         head_dim=fields.count("d_kv"),
     )
-    gate, function = _function(fields)
+    gate, function = _function(fields, "relu" if family == "t5" else "gated-gelu")
     middle, buckets = fields.count("d_ff"), fields.count("relative_attention_num_buckets", 32)
     # The checkpoints that state no tie have a head of their own, and training keeps it.
     tied = "encoder.embed_tokens" if fields.flag("tie_word_embeddings", True) else None
@@ -39,16 +39,16 @@ def _model(name: str, fields: Fields) -> Model:
             build.linear("lm_head", size.hidden, size.vocabulary, tied_to=tied),
         ),
     ]
-    whole = build.model("t5", name, fields, size, sections, function)
+    whole = build.model(family, name, fields, size, sections, function)
     attentions = encoders + 2 * decoders
     return replace(
         whole, attention_count=attentions, causal_share=decoders / attentions if attentions else 0.0
     )
 
 
-def _function(fields: Fields) -> tuple[bool, str]:
+def _function(fields: Fields, default: str) -> tuple[bool, str]:
     """Whether the MLP is gated, and its function; `gated-gelu` means the one with tanh, in steps."""
-    said = fields.text("feed_forward_proj", "relu")
+    said = fields.text("feed_forward_proj", default)
     gate, _, name = said.rpartition("-")
     if gate not in ("", "gated"):
         fields.unsupported("feed_forward_proj", f"expected a function or gated-FUNCTION, not {said!r:.40}")
@@ -127,4 +127,9 @@ def _mlp_half(keep: Keep, model: Model) -> Kept:
     return keep.rms_norm(hidden) + inside + keep.masks(middle, hidden)
 
 
-T5 = Family(_model, activation_bytes)
+def _family(family: str) -> Family:
+    return Family(lambda name, fields: _model(family, name, fields), activation_bytes)
+
+
+T5 = _family("t5")
+MT5 = _family("mt5")
