@@ -1,5 +1,6 @@
 """Writes the generated pages of this folder and the table of residuals; tests fail when one is stale."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +11,21 @@ from ziplan.runtimes.deepspeed.reading.page import configs_page
 from ziplan.study.residuals import residuals_module
 from ziplan.study.validate import validation
 
+
+def cases_page() -> str:
+    """Users' cases, which are data of the tests and go through what the command runs."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from check.users_page import cases_page as page
+
+    return page()
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "laws.md": laws_page,
     "rules.md": rules_page,
     "configs.md": configs_page,
     "../ziplan/estimate/residuals.py": lambda: residuals_module(validation().scores),
+    "cases.md": cases_page,
     "fidelity.md": lambda: fidelity_page(validation()),
 }
 """File name, from this folder, to the function that makes its text."""

@@ -84,6 +84,7 @@ class Ask:
     gates: dict[str, Any] | None = None
     baseline: "Ask | None" = None
     max_regress: float = 0.0
+    trainer: str | None = None
 
     def case(self, folder):
         """The case of this question, its files written below `folder`."""
@@ -99,7 +100,7 @@ class Ask:
         training = {"sequence_length": 2048, "activation_checkpointing": "full", **self.training}
         training = {key: value for key, value in training.items() if value is not GONE}
         request = Request(self.model, self.cluster, settings=self.settings, training=training)
-        case = case_of(path, Asked(request))
+        case = case_of(path, Asked(request, self.trainer))
         if self.gates is not None:
             from ziplan.check.policy import Gates
 

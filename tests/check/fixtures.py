@@ -11,6 +11,8 @@ ALLOWED = {"zero_allow_untested_optimizer": True}
 KEPT = {"activation_checkpointing": "none"}
 ADAPTERS = {"trainable": {"lora_rank": 8, "targets": ["q_proj"]}}
 EXACT = {"pinned_rounding": False}
+TRAINED = {"micro_batch_size": 1, "accumulation_steps": 8, "precision": "bf16"}
+GATHERED = f"{ZERO}.stage3_gather_16bit_weights_on_model_save"
 PLAN = """\
 schema: ziplan.plan/1
 runtime: {runtime}
@@ -99,6 +101,18 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
     "ZP118": (
         [config({"fp16": {"enabled": True}, "bf16": GONE, "data_types": GONE})],
         [config(), config({"fp16": {"enabled": True, "loss_scale": 128}, "bf16": GONE, "data_types": GONE})],
+    ),
+    "ZP119": (
+        [
+            config(CPU, model="llama-3.1-70b", settings=("tiers.dram.capacity=4 TB",)),
+            config(CPU, model="llama-2-13b", cluster=ONE_GPU, settings=("tiers.dram.capacity=1 TB",)),
+        ],
+        [
+            config(),
+            config(model="llama-3.1-70b", training={"loading": {"zero_init": True}}),
+            config({f"{ZERO}.stage": 2}, model="llama-3.1-70b"),
+            plan(params="dram", optimizer="dram"),
+        ],
     ),
     "ZP121": (
         [config(NVME, model="gpt2-medium", cluster="8x dgx-a100-80g", training=SHORT)],
@@ -224,7 +238,13 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
         [config()],
     ),
     "ZP311": ([config(NVME, {f"{PARAM}.nvme_path": GONE})], [config(NVME), config(CPU)]),
-    "ZP312": ([config(NVME, {f"{OPTIMIZER}.nvme_path": GONE})], [config(NVME), config(CPU)]),
+    "ZP312": (
+        [
+            config(NVME, {f"{OPTIMIZER}.nvme_path": GONE}),
+            config(NVME, {f"{OPTIMIZER}.nvme_path": "none"}, training=TRAINED, trainer="huggingface"),
+        ],
+        [config(NVME), config(CPU), config(NVME, {f"{OPTIMIZER}.nvme_path": "none"})],
+    ),
     "ZP313": (
         [config(NVME, {f"{PARAM}.buffer_size": 65_667_071}), config(NVME, cluster=ONE_GPU)],
         [config(NVME, {f"{PARAM}.buffer_size": 65_667_072}), config(CPU)],
@@ -323,6 +343,14 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
     ),
     "ZP342": ([Ask(plan=plan().plan, cluster="2x dgx-a100-80g")], [plan()]),
     "ZP343": ([config({f"{ZERO}.overlap_comm": False})], [config()]),
+    "ZP344": (
+        [config(training=TRAINED, trainer="huggingface")],
+        [
+            config(),
+            config({f"{ZERO}.stage": 2}, training=TRAINED, trainer="huggingface"),
+            config({GATHERED: True}, training=TRAINED, trainer="huggingface"),
+        ],
+    ),
     "ZP401": (
         [config(CPU, cluster="rtx-3090-x8")],
         [config(CPU), config(CPU, cluster=ONE_GPU), config(cluster="rtx-3090-x8")],

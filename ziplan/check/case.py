@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ziplan.check.launch import Launch
     from ziplan.check.policy import Gates
     from ziplan.runtimes.deepspeed.facts import Facts
+    from ziplan.runtimes.deepspeed.reading.read import Trainer
     from ziplan.runtimes.deepspeed.reading.remarks import Remark
     from ziplan.runtimes.deepspeed.reading.settings import Settings
     from ziplan.simulate.step import Simulation
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 Form = Literal["deepspeed", "accelerate", "arguments", "command", "plan"]
 
 STATES = ("params", "grads", "optimizer")
+
+SHARDED_FROM = 3
+"""The stage from which parameters are divided."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,6 +59,8 @@ class Case:
     inner: Document | None = None
     """What the DeepSpeed config stands in, at `within`, where that is a file that `document` names."""
     within: Path = ()
+    trainer: Trainer = "none"
+    """Who reads the config before DeepSpeed does."""
     other_plan: Plan | None = None
     """The plan under the other value of an input that nobody stated."""
     asked: Training | None = None
@@ -100,6 +106,16 @@ class Case:
         if self.other_plan is None:
             return None
         return estimate(self.cluster, self.workload, self.runtime, self.other_plan)
+
+    @cached_property
+    def whole(self) -> Estimate | None:
+        """What is predicted without zero.Init; None where that is stated, or the stage has no use for it."""
+        loading = self.workload.training.loading
+        if self.plan is None or self.plan.zero_stage < SHARDED_FROM or loading.zero_init is not None:
+            return None
+        stated = {"loading": loading.model_copy(update={"zero_init": False})}
+        workload = replace(self.workload, training=self.workload.training.model_copy(update=stated))
+        return estimate(self.cluster, workload, self.runtime, self.plan)
 
     @cached_property
     def memory(self) -> Mapping[str, TierMemory]:

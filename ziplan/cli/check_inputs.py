@@ -176,6 +176,7 @@ def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
         plan=settled.plan,
         inner=reading.document,
         within=reading.within,
+        trainer=reading.trainer,
         other_plan=_recomputed(settled.plan, workload) if reading.arguments is None else None,
         settings=reading.settings if settled.plan is not None else None,
         values=_settled_values(reading.config, float(reading.ranks)) if reading.settings else None,

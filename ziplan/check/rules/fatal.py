@@ -38,9 +38,14 @@ def no_path(section: str) -> Callable[[Case], Iterator[Hit]]:
 
     def find(case: Case) -> Iterator[Hit]:
         swaps = _swaps_params(case) if section == "offload_param" else _swaps_optimizer(case)
-        if swaps and case.settings is not None and not getattr(case.settings, section).nvme_path:
+        if not swaps or case.settings is None:
+            return
+        path = getattr(case.settings, section).nvme_path
+        # accelerate writes the word where it has no path, and DeepSpeed makes a folder of that name.
+        if not path or (path == "none" and case.trainer != "none"):
+            where = ': the trainer makes it one called "none", where the run is started' if path else ""
             yield Hit(
-                f"{section} is on NVMe without a folder for the swap files",
+                f"{section} is on NVMe without a folder for the swap files{where}",
                 key=f"{ZERO}.{section}.nvme_path",
                 field="placement",
                 fix='"nvme_path": "/local_nvme", a folder on the drives of each node',
@@ -225,8 +230,9 @@ FATAL = (
         "Parameters on NVMe without a folder",
         "error",
         no_path("offload_param"),
-        "offload_param says nvme and has no nvme_path.",
-        "AssertionError in zero.Init: `nvme_path` cannot be None.",
+        "offload_param says nvme and has no nvme_path, or accelerate's config says nvme.",
+        "AssertionError in zero.Init: `nvme_path` cannot be None. accelerate makes a missing path `none`, "
+        "and the swap files go to a folder of that name on whichever drive the run is started from.",
         '"offload_param": {"device": "nvme"}',
         "Add nvme_path.",
     ),
@@ -235,8 +241,9 @@ FATAL = (
         "The optimizer on NVMe without a folder",
         "error",
         no_path("offload_optimizer"),
-        "offload_optimizer says nvme and has no nvme_path.",
-        "TypeError when the engine is made: expected a path, not NoneType.",
+        "offload_optimizer says nvme and has no nvme_path, or accelerate's config says nvme.",
+        "TypeError when the engine is made: expected a path, not NoneType. accelerate makes a missing path "
+        "`none`, and the swap files go to a folder of that name.",
         '"offload_optimizer": {"device": "nvme"}',
         "Add nvme_path.",
     ),

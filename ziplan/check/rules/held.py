@@ -152,6 +152,27 @@ def lazy_moments(case: Case) -> Iterator[Hit]:
     )
 
 
+def whole_before_divided(case: Case) -> Iterator[Hit]:
+    """Nobody says that the model is made under zero.Init, and whole it has no room."""
+    if not case.foreign or case.estimate is None or case.whole is None:
+        return
+    for tier, memory in case.whole.memory.items():
+        first = ("load", "init")
+        need = max(memory.phases[phase][0] for phase in first)
+        planned = max(case.estimate.memory[tier].phases[phase][0] for phase in first)
+        if planned <= memory.available < need:
+            yield Hit(
+                f"whether the model is made under zero.Init is the script's to say: taken as yes; without it "
+                f"{tier} needs {size(need)} before stage 3 divides anything, and has "
+                f"{size(memory.available)}",
+                key="zero_optimization.stage",
+                field="zero_stage",
+                fix="make it under deepspeed.zero.Init or HfDeepSpeedConfig; say training.loading.zero_init",
+                number=Number(need, "B"),
+            )
+            return
+
+
 HELD = (
     Rule(
         "ZP111",
@@ -254,5 +275,16 @@ HELD = (
         "are not there yet. A memory test of ten steps proves nothing.",
         '"fp16": {"enabled": true, "initial_scale_power": 16}',
         "Look at a later step; bf16 has no scale.",
+    ),
+    Rule(
+        "ZP119",
+        "Only zero.Init makes room for the model",
+        "warning",
+        whole_before_divided,
+        "Stage 3 without a trainer, and the whole model is more than a GPU or its host takes as it is made.",
+        "Stage 3 divides what is there already: without zero.Init every rank first makes the whole model in "
+        "DRAM and moves it to its GPU. Offload changes nothing about that.",
+        "a 13B model in stage 3, everything offloaded, on GPUs of 22 GB",
+        "Make the model under deepspeed.zero.Init, or with an HfDeepSpeedConfig alive for from_pretrained.",
     ),
 )

@@ -236,6 +236,21 @@ def no_overlap(case: Case) -> Iterator[Hit]:
         )
 
 
+def unsaved_weights(case: Case) -> Iterator[Hit]:
+    """A trainer that saves shards only, with a line in its log."""
+    settings = case.settings
+    if settings is None or settings.stage < 3 or case.trainer == "none":
+        return
+    if not settings.gather_16bit_weights_on_model_save:
+        yield Hit(
+            "nobody gathers the weights: save_model writes shards and no model file, and says so in the log "
+            "alone",
+            key=f"{ZERO}.stage3_gather_16bit_weights_on_model_save",
+            field="zero_stage",
+            fix="make it true, or put the shards together with zero_to_fp32.py",
+        )
+
+
 SETTINGS = (
     Rule(
         "ZP331",
@@ -350,5 +365,16 @@ SETTINGS = (
         "Backward waits for each bucket.",
         '"stage": 2 without overlap_comm',
         '"overlap_comm": true, which takes a second bucket.',
+    ),
+    Rule(
+        "ZP344",
+        "Nobody gathers the weights that are saved",
+        "note",
+        unsaved_weights,
+        "Stage 3 under a trainer without stage3_gather_16bit_weights_on_model_save, which is off by default.",
+        "`Trainer.save_model` catches what `Accelerator.get_state_dict` raises, saves DeepSpeed's shards and "
+        "removes the empty model file; a script of one's own gets a ValueError when training is over.",
+        '"stage": 3 under the Hugging Face Trainer, nothing else said',
+        "Gather, which takes 2 bytes per parameter on rank 0 (ZP117), or convert with zero_to_fp32.py.",
     ),
 )

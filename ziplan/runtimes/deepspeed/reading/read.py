@@ -114,18 +114,22 @@ def _bare(opened: Opened, question: Question) -> Reading:
         notes.add("derived", (at,), message)
     reading = Reading(opened.form, trainer, document.name, question.ranks, tuple(remarks), {})
     if trainer == "huggingface":
-        return _under_trainer(reading, notes, document.data, _known(question), question)
+        return _under_trainer(reading, notes, document.data, _known(question, document.data), question)
     if trainer == "accelerate":
         return _under_accelerate(reading, notes, document.data, Plugin(), question)
     return _finished(reading, notes, document.data)
 
 
-def _known(question: Question) -> TrainerArguments:
-    """Arguments of the Trainer where there is no file of them: what else is known."""
+def _known(question: Question, data: Mapping[str, Any]) -> TrainerArguments:
+    """Arguments of the Trainer where there is no file of them: what else is known.
+
+    Steps of accumulation that nobody states are those of the config, since the Trainer takes no others.
+    """
     given: dict[str, Any] = {}
     if question.micro_batch_size is not None:
         given["per_device_train_batch_size"] = question.micro_batch_size
-        given["gradient_accumulation_steps"] = question.accumulation_steps or 1
+        own = data.get("gradient_accumulation_steps")
+        given["gradient_accumulation_steps"] = question.accumulation_steps or (own if type(own) is int else 1)
     if question.precision is not None:
         given |= {"bf16": question.precision == "bf16", "fp16": question.precision == "fp16"}
     return TrainerArguments(**given, known=frozenset({*given, "max_grad_norm"}))
