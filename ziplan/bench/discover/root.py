@@ -46,7 +46,7 @@ class Root:
         found = Path(os.path.realpath(self.at(path)))
         if not found.exists() or not found.is_relative_to(self.path):
             return ""
-        return f"/{found.relative_to(self.path)}"
+        return str(Path("/") / found.relative_to(self.path))
 
 
 def cpu_list(text: str) -> tuple[int, ...]:
