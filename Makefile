@@ -3,7 +3,7 @@
 #   make fit      plan an example: how Llama 3.1 8B trains on a DGX A100
 #   make check    lint, types, layers and all tests but the engine's (no torch)
 #   make test     the same, and emitted configs run by the real DeepSpeed on the CPU
-#   make engine   only the tests that run DeepSpeed
+#   make engine   the tests that run DeepSpeed, with settings that `make test` leaves out
 #
 # `make test` installs torch (a CPU build is enough; where pip's index has only CUDA builds it takes
 # a few GB), DeepSpeed and transformers into $(VENV).
@@ -23,7 +23,7 @@ check: $(VENV)/.dev lint
 	$(BIN)/python -m pytest -m "not engine"
 
 test: $(VENV)/.dev $(VENV)/.engine lint
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not engine_all"
 
 engine: $(VENV)/.dev $(VENV)/.engine
 	$(BIN)/python -m pytest -n $(JOBS) -m engine

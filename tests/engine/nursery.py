@@ -31,8 +31,11 @@ TESTS = Path(__file__).parent.parent
 TIMEOUT = 240
 """Seconds that a run may take."""
 
-DEEPSPEED = ("engine.train", "engine.several")
-FSDP = ("engine.fsdp_train", "engine.fsdp_several")
+NURSERIES = (
+    ("engine.train", "engine.several"),
+    ("engine.fsdp_train", "engine.fsdp_several"),
+    ("engine.puppet",),
+)
 """Programs that one nursery serves; FSDP2's never sees DeepSpeed."""
 
 ENVIRONMENT = {
@@ -56,16 +59,17 @@ class RunFailed(AssertionError):
     """A worker ended badly: `rank` is the first that did, `status` how, `said` the end of what it said."""
 
     def __init__(self, rank: int, status: int | None, said: str) -> None:
-        how = f"after {TIMEOUT} s, which is too long" if status is None else f"with {status}"
-        super().__init__(f"rank {rank} ended {how} and said\n{said}")
+        how = "took too long" if status is None else f"ended with {status}"
+        super().__init__(f"rank {rank} {how} and said\n{said}")
         self.rank, self.status, self.said = rank, status, said
 
 
-def run(program: str, jobs: Sequence[Mapping[str, Any]], folder: Path) -> list[Any]:
+def run(program: str, jobs: Sequence[Mapping[str, Any]], folder: Path, timeout: float = TIMEOUT) -> list[Any]:
     """Run a worker of `program` for each job, all at the same time; what each of them found."""
     workers = [_prepared(job, folder / f"rank{rank}") for rank, job in enumerate(jobs)]
-    request = {"program": program, "timeout_s": TIMEOUT, "workers": workers}
-    statuses = _ask(DEEPSPEED if program in DEEPSPEED else FSDP, request)
+    request = {"program": program, "timeout_s": timeout, "workers": workers}
+    (programs,) = (each for each in NURSERIES if program in each)
+    statuses = _ask(programs, request)
     for rank, (status, worker) in enumerate(zip(statuses, workers, strict=True)):
         if status != 0 or not Path(worker["result"]).exists():
             said = Path(worker["said"]).read_text(errors="replace")
