@@ -78,7 +78,7 @@ def _estimated(
     segments: tuple[Segment, ...],
 ) -> Estimate:
     """What a plan's bytes and work come to on a machine."""
-    rates = Rates(derivation, cluster, workload.precision, runtime, float(np.max(plan.dp_degree)))
+    rates = Rates(derivation, cluster, workload.precision, runtime, float(np.max(_gpus(plan))))
     step_time = total(_segment_time(derivation, rates, segment) for segment in segments)
     tokens = derivation.apply(
         tokens_per_step,
@@ -106,7 +106,7 @@ def _estimated(
         step_time=step_time,
         tokens_per_step=tokens,
         model_flops=model_flops,
-        hardware_flops=total(_worked(segments, kind) for kind in ARITHMETIC) * plan.dp_degree,
+        hardware_flops=total(_worked(segments, kind) for kind in ARITHMETIC) * _gpus(plan),
         memory=memory(cluster, book),
         ledger=book,
         segments=segments,
@@ -114,6 +114,11 @@ def _estimated(
         derivation=derivation,
         **answer,
     )
+
+
+def _gpus(plan: Plan) -> float:
+    """GPUs that a plan uses."""
+    return plan.dp_degree * plan.tp_degree * plan.pp_degree
 
 
 def ledger(
@@ -148,14 +153,14 @@ def _written_to_flash(cluster: Cluster) -> list[str]:
 
 def step_parts(answer: Estimate, runtime: Runtime) -> list[tuple[Segment, float]]:
     """The segments of an estimate's step in order, each with its seconds, repeats included."""
-    silent, ranks = Derivation(record=False), float(np.max(answer.plan.dp_degree))
+    silent, ranks = Derivation(record=False), float(np.max(answer.gpus))
     rates = Rates(silent, answer.cluster, answer.workload.precision, runtime, ranks)
     return [(segment, _segment_time(silent, rates, segment)) for segment in answer.segments]
 
 
 def demand_time(answer: Estimate, runtime: Runtime, demand: Demand) -> float:
     """Seconds of one demand of an estimate's step by itself."""
-    silent, ranks = Derivation(record=False), float(np.max(answer.plan.dp_degree))
+    silent, ranks = Derivation(record=False), float(np.max(answer.gpus))
     rates = Rates(silent, answer.cluster, answer.workload.precision, runtime, ranks)
     return _demand_time(silent, rates, demand)
 
@@ -258,7 +263,7 @@ def _ends(
     silent = Derivation(record=False)
 
     def step(end: End) -> float:
-        rates = Rates(silent, cluster, workload.precision, runtime, float(plan.dp_degree), end)
+        rates = Rates(silent, cluster, workload.precision, runtime, float(_gpus(plan)), end)
         return total(_segment_time(silent, rates, segment) for segment in segments)
 
     return step("high") / step_time, step("low") / step_time
@@ -307,6 +312,8 @@ def _left_over(
 def _demands(segments: Iterable[Segment]) -> Iterable[tuple[float, Demand]]:
     """Each demand once with its repeats: one that stands in several chains is one piece of work."""
     for segment in segments:
+        if segment.idle:
+            continue
         once = {id(demand): demand for chain in segment.chains for demand in chain}
         for demand in once.values():
             yield segment.repeats, demand

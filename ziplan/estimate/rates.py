@@ -21,7 +21,7 @@ from ziplan.laws.contention import path_bandwidth, shared_link_bandwidth
 from ziplan.laws.law import Derivation
 from ziplan.laws.optimizer import cpu_adam_time, cpu_adam_time_by_bandwidth
 from ziplan.laws.partition import ring_bandwidth
-from ziplan.runtimes.runtime import PYTHON, Runtime, swap_limit
+from ziplan.runtimes.runtime import FABRIC, NETWORK, PYTHON, Runtime, swap_limit
 from ziplan.units import Precision
 
 
@@ -73,6 +73,11 @@ class Rates:
             return self._stated(resource, cpu_optimizer_rate(self._node))
         if resource == "gather":
             return self._gather()
+        if resource == FABRIC:
+            return self._fabric()
+        if resource == NETWORK:
+            between = network_of(self._cluster)
+            return UNLIMITED if between is None else self._node.links[between].bandwidth
         name, direction = resource.rsplit(".", 1)
         tier = self._node.tiers[name]
         if direction.startswith("swap_"):

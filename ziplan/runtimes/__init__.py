@@ -12,6 +12,7 @@ FOLDERS = {
     "deepspeed": "ziplan.runtimes.deepspeed",
     "fsdp": "ziplan.runtimes.fsdp",
     "ideal": "ziplan.runtimes.ideal",
+    "megatron": "ziplan.runtimes.megatron",
 }
 """Name to folder; a runtime is imported when it is asked for."""
 

@@ -29,6 +29,9 @@ RUNNING = ("init", "forward", "backward", "step", "save")
 PYTHON = "python"
 """Seconds of the Python thread that launches what the GPU does."""
 
+FABRIC, NETWORK = "fabric", "network"
+"""Bytes between the GPUs of a node, and bytes between nodes, apart: "gather" is a ring over all of both."""
+
 
 class Line(NamedTuple):
     """One line of a ledger: so many bytes of one tier in some phases.
@@ -98,7 +101,8 @@ class Demand(NamedTuple):
     """So much work of one resource: bytes of a tier or link, FLOPs, or parameters to update.
 
     `resource` is one of `ziplan.hardware.rates.ARITHMETIC` (FLOPs), "python" (seconds of its thread),
-    "cpu_optimizer" (parameters of the whole node), "gather" (bytes received per rank), "<tier>.read" or
+    "cpu_optimizer" (parameters of the whole node), "gather" (bytes received per rank), "fabric" (bytes
+    between the GPUs of a node, per rank), "network" (bytes that leave a node), "<tier>.read" or
     "<tier>.write" (bytes per rank between tier and GPU; of the GPU's own tier, through its memory), or
     "<tier>.swap_read" / "<tier>.swap_write" (bytes per rank between tier and DRAM).
     """
@@ -109,11 +113,15 @@ class Demand(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A stretch of the step. Demands of one chain follow each other; chains run at once."""
+    """A stretch of the step. Demands of one chain follow each other; chains run at once.
+
+    An `idle` one takes the time of its demands without doing them: others work, and are waited for.
+    """
 
     name: str
     repeats: float
     chains: tuple[tuple[Demand, ...], ...]
+    idle: bool = False
 
 
 class Axis(NamedTuple):

@@ -26,7 +26,7 @@ from ziplan.hardware.rates import (
     tier_rate,
 )
 from ziplan.laws.contention import shared_link_bandwidth
-from ziplan.runtimes.runtime import PYTHON
+from ziplan.runtimes.runtime import FABRIC, NETWORK, PYTHON
 from ziplan.units import Precision
 
 CPU, SOFTWARE = "cpu", "swap software"
@@ -80,6 +80,10 @@ class Machine:
             return self._cpu_optimizer()
         if resource == "gather":
             return Path(1.0, self._gather())
+        if resource == FABRIC:
+            return Path(1.0, _merged(tuple(self._between_gpus())))
+        if resource == NETWORK:
+            return Path(1.0, _merged(tuple(self._between_nodes())))
         return self._of_tier(resource)
 
     def _of_tier(self, resource: str) -> Path:
@@ -114,8 +118,14 @@ class Machine:
         """The fabric between GPUs (their host links where there is none) and the network of the node."""
         if self._ranks <= 1:
             return ()
-        network, host = network_of(self._cluster), self._host()
-        crossed: list[tuple[str, float]] = []
+        crossed = self._between_gpus()
+        if network_of(self._cluster) != self._node.fabric:
+            crossed += self._between_nodes()
+        return _merged(tuple(crossed))
+
+    def _between_gpus(self) -> list[tuple[str, float]]:
+        """The fabric of a node, or where there is none the GPUs' host links."""
+        host, crossed = self._host(), list[tuple[str, float]]()
         if self._node.fabric is not None:
             crossed += self._both(self._node.fabric)
         elif self.ranks_per_node > 1 and host is not None:
@@ -123,13 +133,16 @@ class Machine:
                 crossed += self._both(link)
             rate = min(self.capacities[link] for link, _ in crossed)
             self.assumptions["fabric"] = Assumed("fabric", rate, "B/s", OVER_THE_HOST)
-        if network is not None and network != self._node.fabric:
-            # In a ring every rank sees the rate at which bytes enter its node, whoever else is in it.
-            if network in self._duplex:
-                crossed += self._both(network)
-            else:
-                crossed += self._link(network, self._node.links[network].bandwidth, of=network)
-        return _merged(tuple(crossed))
+        return crossed
+
+    def _between_nodes(self) -> list[tuple[str, float]]:
+        """The network of the node: in a ring every rank sees the rate at which bytes enter its node."""
+        network = network_of(self._cluster)
+        if network is None:
+            return []
+        if network in self._duplex:
+            return list(self._both(network))
+        return list(self._link(network, self._node.links[network].bandwidth, of=network))
 
     def _both(self, link: str) -> tuple[tuple[str, float], ...]:
         """A link that is received and sent over at once; one that leads to the GPU has two directions."""

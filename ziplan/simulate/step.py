@@ -83,7 +83,7 @@ def simulate(
     are the runtime's.
     """
     schedule = runtime.step_schedule(cluster, workload, plan, **options)
-    ranks = float(plan.dp_degree)
+    ranks = float(plan.dp_degree * plan.tp_degree * plan.pp_degree)
     limit = swap_limit(cluster, runtime)
     machines = [Machine(cluster, workload.precision, limit, ranks, slow)]
     if slow and ranks > machines[0].ranks_per_node:

@@ -1,0 +1,251 @@
+"""Tensor and pipeline parallelism, with arithmetic of its own and that of the papers."""
+
+from dataclasses import replace
+
+import pytest
+from runtimes.toy import cluster, plan, toy, workload
+
+from ziplan.errors import BadInput, CannotEmit
+from ziplan.estimate import estimate
+from ziplan.hardware.profiles import load_cluster
+from ziplan.laws.law import Derivation
+from ziplan.plan import Checkpointing, Placement
+from ziplan.runtimes import RUNTIMES
+from ziplan.simulate.step import simulate
+from ziplan.workload.config import model_of
+from ziplan.workload.kept import kept_bytes
+from ziplan.workload.training import Training, Workload
+
+MEGATRON = RUNTIMES["megatron"]
+FULL, SELECTIVE, NONE = (
+    float(mode) for mode in (Checkpointing.FULL, Checkpointing.SELECTIVE, Checkpointing.NONE)
+)
+WORK = workload(toy(8, 8192, 32768, 51200), sequence_length=2048, precision="fp16")
+
+
+def box(nodes=1, gpus=8):
+    """The machine of round rates, whose GPU has them in 16 bits of either kind."""
+    rates = dict.fromkeys(("fp16", "bf16", "fp32"), "100 TFLOP/s")
+    gpu = {"name": "Chip", "memory": {"capacity": "640 GB"}, "peak_flops_per_s": rates}
+    return cluster(nodes, gpus, hbm="640 GB", gpu=gpu | {"sustained_flops_per_s": rates})
+
+
+def asked(machine=None, work=WORK, **fields):
+    """The estimate of a plan on one node of 8 GPUs; the batch goes through one replica."""
+    machine = machine or box()
+    chosen = MEGATRON.settle(machine, work, plan(**{"zero_stage": 0.0, **fields}))
+    return estimate(machine, work, MEGATRON, chosen)
+
+
+def held(answer, name):
+    (line,) = [line for line in answer.ledger.lines if line.name == name]
+    return line.low, line.high
+
+
+def gpt(width, layers, heads, sequence=2048):
+    """A GPT as the papers' models are, in fp16 with scores that are written out."""
+    shape = {
+        "model_type": "gpt2",
+        "n_embd": width,
+        "n_layer": layers,
+        "n_head": heads,
+        "n_positions": sequence,
+        "vocab_size": 51200,
+        "activation_function": "gelu",
+    }
+    model = model_of("gpt", shape, lambda *problem: pytest.fail(str(problem)))
+    training = Training(sequence_length=sequence, attention="eager")
+    return Workload(model, training, "fp16", kept_bytes(model, "eager", "fp16"))
+
+
+@pytest.mark.parametrize(
+    ("stage", "per_param"),
+    [
+        (0.0, {"fp16": 20, "bf16": 18, "fp32": 16}),
+        (1.0, {"fp16": 4 + 16 / 4, "bf16": 6 + 12 / 4, "fp32": 8 + 8 / 4}),
+    ],
+)
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "fp32"])
+def test_states_take_what_the_documentation_says(stage, per_param, precision):
+    """The table of Megatron-LM's page on the distributed optimizer, for 4 replicas of a half each."""
+    work = replace(WORK, precision=precision)
+    answer = asked(work=work, zero_stage=stage, dp_degree=4.0, tp_degree=2.0)
+    states = sum(held(answer, name)[1] for name in ("parameters and gradients", "optimizer state"))
+    assert states == pytest.approx(per_param[precision] * work.model.params / 2)
+
+
+def test_a_stage_holds_its_layers_and_the_larger_end():
+    outer = WORK.model.params - WORK.model.block_params
+    alone, staged = (asked(pp_degree=degree).ledger for degree in (1.0, 4.0))
+    whole, part = (
+        sum(line.high for line in book.lines if line.name == "optimizer state") for book in (alone, staged)
+    )
+    assert whole == pytest.approx(16 * WORK.model.params)
+    assert part == pytest.approx(16 * (WORK.model.block_params / 4 + outer / 2), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("mode", "per_token"),
+    [
+        # arXiv:2205.05198 eq 2, the scores as 5 a s / (h t), for 22B: h 6144, a 64, s 2048, t 8.
+        (NONE, 6144 * (10 + 24 / 8 + 5 * 64 * 2048 / (6144 * 8))),
+        # Eq 6: attention recomputed, sequence parallelism.
+        (SELECTIVE, 6144 * 34 / 8),
+        # Section 5: the input of every layer alone.
+        (FULL, 6144 * 2),
+    ],
+)
+def test_activations_are_those_of_the_paper(mode, per_token):
+    machine = load_cluster("dgx-a100-80g", [])
+    work = gpt(6144, 48, 64)
+    low, high = held(
+        asked(machine, work, tp_degree=8.0, micro_batch_size=4.0, activation_checkpointing=mode),
+        "activations",
+    )
+    published = 48 * 4 * 2048 * per_token
+    assert low * 0.95 <= published <= high * 1.05
+
+
+def test_the_first_stage_keeps_as_many_micro_batches_as_there_are_stages():
+    kept = [
+        held(asked(pp_degree=stages, accumulation_steps=steps), "activations")[1]
+        for stages, steps in ((1.0, 8.0), (4.0, 8.0), (4.0, 2.0), (4.0, 1.0))
+    ]
+    assert kept[1] == pytest.approx(kept[0])
+    assert kept[2] == pytest.approx(kept[0] / 2)
+    assert kept[3] == pytest.approx(kept[0] / 4)
+
+
+def test_all_reduces_move_what_the_paper_counts():
+    """8 b s h (t - 1) / t elements a layer and micro-batch, half as many again where it is recomputed."""
+    for mode, factor in ((NONE, 8), (FULL, 12)):
+        answer = asked(tp_degree=4.0, activation_checkpointing=mode, accumulation_steps=3.0)
+        read, _ = answer.traffic["fabric"]
+        assert read == pytest.approx(3 * 8 * factor * 2048 * 8192 * 2 * 3 / 4)
+
+
+def test_the_bubble_is_the_stages_less_one_over_the_micro_batches():
+    answer = asked(pp_degree=4.0, accumulation_steps=12.0)
+    busy = sum(
+        seconds for term, seconds in answer.terms.items() if term not in ("pipeline bubble", "GPU optimizer")
+    )
+    assert answer.terms["pipeline bubble"] == pytest.approx(busy * 3 / 12)
+    assert asked(accumulation_steps=12.0).terms.get("pipeline bubble", 0.0) == 0.0
+
+
+def test_the_bubble_computes_nothing():
+    """FLOPs do not depend on how a model is divided, and all GPUs' are counted."""
+    whole = asked(accumulation_steps=12.0).hardware_flops
+    assert asked(pp_degree=4.0, accumulation_steps=12.0).hardware_flops == pytest.approx(whole)
+    assert asked(tp_degree=8.0, accumulation_steps=12.0).hardware_flops == pytest.approx(whole)
+    staged = asked(pp_degree=2.0, tp_degree=4.0, accumulation_steps=12.0)
+    assert staged.hardware_flops_per_s_per_gpu == pytest.approx(whole / staged.step_time / 8)
+
+
+def test_gradients_cross_the_network_in_as_many_rings_as_a_node_has():
+    """Four nodes, 4 replicas of 8 GPUs each: 8 rings share a node's network."""
+    machine = box(4)
+    answer = asked(machine, dp_degree=4.0, tp_degree=8.0)
+    read, _ = answer.traffic["network"]
+    assert read == pytest.approx(8 * 2 * 2 * (WORK.model.params / 8) * 3 / 4)
+    assert answer.terms["gradient exchange"] == pytest.approx(read / 50e9)
+    divided = asked(machine, dp_degree=4.0, tp_degree=8.0, zero_stage=1.0)
+    assert divided.traffic["network"][0] == pytest.approx(read), "fp16 gradients once, fp16 parameters once"
+    inside = asked(dp_degree=2.0, tp_degree=4.0)
+    assert inside.traffic["network"] == (0.0, 0.0)
+
+
+def test_between_nodes_a_node_sends_what_its_replicas_pass_on():
+    machine = box(2)
+    for replicas, tensor in ((1.0, 8.0), (2.0, 4.0)):
+        answer = asked(machine, dp_degree=replicas, tp_degree=tensor, pp_degree=2.0, accumulation_steps=4.0)
+        passed = answer.segments[0].chains[0][-2]
+        assert (passed.term, passed.resource) == ("stage to stage", "network")
+        assert passed.amount == pytest.approx(replicas * 2 * 2048 * 8192 * 2)
+
+
+def test_the_simulator_agrees():
+    machine = box(2)
+    fields = {
+        "dp_degree": 2.0,
+        "tp_degree": 4.0,
+        "pp_degree": 2.0,
+        "accumulation_steps": 4.0,
+        "zero_stage": 1.0,
+    }
+    answer = asked(machine, **fields)
+    assert simulate(machine, WORK, MEGATRON, answer.plan).makespan == pytest.approx(
+        answer.step_time, rel=1e-9
+    )
+    with pytest.raises(BadInput, match="nothing to choose"):
+        simulate(machine, WORK, MEGATRON, answer.plan, owner_broadcast=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"zero_stage": 3.0}, "zero_stage 0, or 1"),
+        ({"tp_degree": 3.0}, "tp_degree 3 does not divide 8 attention heads"),
+        ({"pp_degree": 3.0}, "pp_degree 3 does not divide 8 layers"),
+        ({"tp_degree": 8.0, "pp_degree": 2.0}, "more than the 8 GPUs"),
+        ({"tile_count": 2.0}, "no tiling"),
+        ({"placement": Placement(optimizer={"dram": 1.0})}, "everything stays on the GPU"),
+    ],
+)
+def test_what_it_cannot_do_is_said(fields, said):
+    machine = box()
+    chosen = plan(**{"zero_stage": 0.0, **fields})
+    assert said in MEGATRON.refusals(machine, WORK, chosen)[0]
+    with pytest.raises(CannotEmit):
+        MEGATRON.emit(machine, WORK, chosen)
+
+
+def test_tensor_parallelism_stays_in_a_node():
+    machine = box(4, 2)
+    reasons = MEGATRON.refusals(machine, WORK, plan(zero_stage=0.0, tp_degree=8.0))
+    assert reasons == [
+        "tp_degree 8 does not divide the 2 GPUs of a node: tensor parallelism is planned within a node"
+    ]
+
+
+def test_a_search_stays_at_degree_1():
+    degrees = {name: axis for axis in MEGATRON.axes(box(), WORK) for name in axis.choices[0]}
+    assert degrees["tp_degree"].choices == ({"tp_degree": 1.0, "pp_degree": 1.0},)
+    with pytest.raises(BadInput, match="adamw only"):
+        MEGATRON.axes(cluster(), workload(toy(), optimizer={"kind": "lion"}))
+
+
+def test_the_script_says_what_was_planned():
+    machine = box(4)
+    chosen = plan(
+        zero_stage=1.0,
+        dp_degree=2.0,
+        tp_degree=8.0,
+        pp_degree=2.0,
+        micro_batch_size=2.0,
+        accumulation_steps=4.0,
+        activation_checkpointing=SELECTIVE,
+    )
+    script = MEGATRON.emit(machine, WORK, chosen)["launch.sh"]
+    for argument in (
+        "--tensor-model-parallel-size 8",
+        "--pipeline-model-parallel-size 2",
+        "--micro-batch-size 2",
+        "--global-batch-size 16",
+        "--use-distributed-optimizer",
+        "--recompute-activations",
+        "--sequence-parallel",
+        "--fp16",
+        "--nnodes 4",
+    ):
+        assert f"{argument} " in script, argument
+    with pytest.raises(CannotEmit, match="trainer"):
+        MEGATRON.emit(machine, WORK, chosen, trainer="huggingface")
+
+
+def test_the_laws_are_recorded():
+    derivation = Derivation()
+    MEGATRON.program(derivation, box(), WORK, plan(zero_stage=0.0, tp_degree=8.0))
+    assert {"all_reduced_bytes", "divided_flops", "idle_micro_steps"} <= {
+        step.law.name for step in derivation.steps
+    }

@@ -1,0 +1,69 @@
+"""The file that makes Megatron-LM run a plan: the arguments of `pretrain_gpt.py`."""
+
+from __future__ import annotations
+
+from ziplan.errors import CannotEmit
+from ziplan.hardware.cluster import Cluster
+from ziplan.plan import Checkpointing, Plan
+from ziplan.runtimes.megatron.space import refusals
+from ziplan.workload.training import Workload
+
+
+def emit(
+    cluster: Cluster, workload: Workload, plan: Plan, nvme_path: str = "", trainer: str = "none"
+) -> dict[str, str]:
+    """`launch.sh`: degrees, batch, precision and sizes as planned; data and schedule are yours."""
+    if trainer != "none":
+        raise CannotEmit(f"Megatron-LM has no files for the trainer {trainer!r}: use none")
+    reasons = refusals(cluster, workload, plan)
+    if reasons:
+        raise CannotEmit("Megatron-LM cannot run this plan: " + "; ".join(reasons))
+    return {"launch.sh": "\n".join(_script(cluster, workload, plan)) + "\n"}
+
+
+def _script(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
+    gpus = min(cluster.node.gpus_per_node, int(plan.dp_degree * plan.tp_degree * plan.pp_degree))
+    nodes = cluster.nodes
+    where_to = [f"--nproc_per_node {gpus}", f"--nnodes {nodes}"]
+    if nodes > 1:
+        where_to += ["--node_rank $NODE_RANK", "--master_addr $HEAD_NODE", "--master_port 29500"]
+    return [
+        "#!/usr/bin/env bash",
+        "# Add what a plan does not say: data, tokenizer, learning rate, and what else your model is made of",
+        "# (norms, position embeddings, gated MLPs).",
+        "export CUDA_DEVICE_MAX_CONNECTIONS=1",
+        f"torchrun {' '.join(where_to)} pretrain_gpt.py \\",
+        *(f"    {argument} \\" for argument in _arguments(workload, plan)),
+        '    "$@"',
+    ]
+
+
+def _arguments(workload: Workload, plan: Plan) -> list[str]:
+    model, training = workload.model, workload.training
+    sequences = int(plan.micro_batch_size * plan.accumulation_steps * plan.dp_degree)
+    arguments = [
+        f"--num-layers {model.layer_count}",
+        f"--hidden-size {model.d_model}",
+        f"--num-attention-heads {model.attention_heads}",
+        f"--seq-length {training.sequence_length}",
+        f"--max-position-embeddings {model.max_sequence_length or training.sequence_length}",
+        f"--micro-batch-size {int(plan.micro_batch_size)}",
+        f"--global-batch-size {sequences}",
+        f"--tensor-model-parallel-size {int(plan.tp_degree)}",
+        f"--pipeline-model-parallel-size {int(plan.pp_degree)}",
+    ]
+    if model.key_value_heads != model.attention_heads:
+        arguments += ["--group-query-attention", f"--num-query-groups {model.key_value_heads}"]
+    if workload.precision != "fp32":
+        arguments.append(f"--{workload.precision}")
+    if plan.zero_stage >= 1:
+        arguments.append("--use-distributed-optimizer")
+    if plan.activation_checkpointing == Checkpointing.FULL:
+        arguments += [
+            "--recompute-granularity full",
+            "--recompute-method uniform",
+            "--recompute-num-layers 1",
+        ]
+    if plan.activation_checkpointing == Checkpointing.SELECTIVE:
+        arguments += ["--recompute-activations", *["--sequence-parallel"] * (plan.tp_degree > 1)]
+    return arguments

@@ -1,0 +1,53 @@
+"""Megatron's step as one GPU of an average stage plays it: one piece of work after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ziplan.errors import BadInput
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.law import Derivation
+from ziplan.plan import Plan
+from ziplan.runtimes.megatron.traffic import program
+from ziplan.runtimes.runtime import Segment
+from ziplan.runtimes.schedule import Schedule, Stage, Work, Works
+from ziplan.workload.training import Workload
+
+CONVENTIONS = (
+    "stages are balanced, and nothing of an exchange hides behind compute",
+    "the bubble is played as the micro-steps of other stages that are waited for",
+)
+
+
+def schedule(
+    cluster: Cluster,
+    workload: Workload,
+    plan: Plan,
+    owner_broadcast: bool = False,
+    over_the_turn: bool = True,
+) -> Schedule:
+    """The step of one GPU; there is no parameter to gather."""
+    if owner_broadcast or not over_the_turn:
+        raise BadInput.of(
+            "Megatron-LM gathers no parameters, there is nothing to choose",
+            help="owner-broadcast and a prefetch that stops at the turn are played with the ideal runtime",
+        )
+    stages = [
+        Stage(segment.name, int(segment.repeats), _written(segment))
+        for segment in program(Derivation(record=False), cluster, workload, plan)
+        if segment.repeats >= 1
+    ]
+    return Schedule(tuple(stages), (), CONVENTIONS)
+
+
+def _written(segment: Segment) -> Callable[[int], Sequence[Work]]:
+    """A segment's demands one after the other; its repetitions are alike."""
+
+    def works(count: int) -> Sequence[Work]:
+        found, last = Works(), -1
+        for demand in segment.chains[0]:
+            if demand.amount > 0:
+                last = found.add(segment.name, *demand, (last,))
+        return found.all
+
+    return works

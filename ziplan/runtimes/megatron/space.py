@@ -1,0 +1,83 @@
+"""What Megatron can be asked to do here: the search space, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ziplan.errors import BadInput
+from ziplan.hardware.cluster import Cluster
+from ziplan.plan import Checkpointing, Plan
+from ziplan.runtimes.runtime import Axis
+from ziplan.workload.training import Workload
+
+
+def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Sequence[Axis]:
+    """With or without the distributed optimizer; degrees above 1 come from a plan, not from a search."""
+    reasons = _training_refused(workload)
+    if reasons:
+        raise BadInput.of("Megatron-LM cannot run this: " + "; ".join(reasons), code="ZP021")
+    fixed = workload.training.activation_checkpointing
+    modes: tuple[str, ...] = ("none", "selective", "full") if fixed == "auto" else (fixed,)
+    return (
+        Axis("degrees", ({"tp_degree": 1.0, "pp_degree": 1.0},)),
+        Axis("distributed optimizer", ({"zero_stage": 1.0}, {"zero_stage": 0.0})),
+        Axis(
+            "checkpointing", tuple({"activation_checkpointing": float(Checkpointing.named(m))} for m in modes)
+        ),
+    )
+
+
+def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
+    """Nothing is gathered ahead, and nothing swapped."""
+    return replace(plan, prefetch_depth=0.0, param_buffer_count=0.0, optimizer_buffer_count=0.0)
+
+
+def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
+    """Why Megatron cannot run this plan, or why what is written here does not."""
+    reasons = _training_refused(workload)
+    if plan.zero_stage not in (0, 1):
+        reasons.append(
+            "Megatron-LM divides optimizer state alone: zero_stage 0, or 1 for the distributed optimizer"
+        )
+    if plan.tile_count != 1:
+        reasons.append("Megatron-LM has no tiling: tile_count 1 only")
+    placement, gpu = plan.placement, cluster.node.gpu_tier
+    homes = (placement.params, placement.grads, placement.optimizer, placement.checkpoints)
+    if any(share for home in homes for tier, share in home.items() if tier != gpu):
+        reasons.append("everything stays on the GPU with Megatron-LM as it is planned here")
+    return reasons + _undividable(cluster, workload, plan)
+
+
+def _training_refused(workload: Workload) -> list[str]:
+    model, training, reasons = workload.model, workload.training, []
+    if training.optimizer.kind != "adamw":
+        reasons.append(f"{training.optimizer.kind} is not planned with Megatron-LM: adamw only")
+    if training.master_precision != "fp32":
+        reasons.append("Megatron-LM steps fp32 weights: master_precision fp32 only")
+    if model.trainable_params != model.params:
+        reasons.append("frozen parameters and adapters are not planned with Megatron-LM")
+    if workload.companions:
+        reasons.append("one model a job is planned with Megatron-LM")
+    if model.active_params != model.params:
+        reasons.append("experts, which Megatron-LM can divide in further ways, are not planned with it")
+    return reasons
+
+
+def _undividable(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
+    """Degrees that do not divide what they have to."""
+    model, node, reasons = workload.model, cluster.node, []
+    tp, pp, dp = int(plan.tp_degree), int(plan.pp_degree), int(plan.dp_degree)
+    if model.attention_heads % tp:
+        reasons.append(f"tp_degree {tp} does not divide {model.attention_heads} attention heads")
+    if model.layer_count % pp:
+        reasons.append(f"pp_degree {pp} does not divide {model.layer_count} layers")
+    if node.gpus_per_node % tp:
+        reasons.append(
+            f"tp_degree {tp} does not divide the {node.gpus_per_node} GPUs of a node: "
+            "tensor parallelism is planned within a node"
+        )
+    if tp * pp * dp > cluster.gpu_count:
+        asked = f"tp_degree {tp} x pp_degree {pp} x dp_degree {dp}"
+        reasons.append(f"{asked} are more than the {cluster.gpu_count} GPUs there are")
+    return reasons

@@ -1,0 +1,160 @@
+"""Megatron's step: what one GPU computes and exchanges, and what waits.
+
+- A layer's all-reduces within the tensor-parallel group stand between its products: they hide behind
+  nothing (two in forward, two in backward, two more where the layer is recomputed; arXiv:1909.08053
+  sec 3, arXiv:2104.04473 sec 2.3).
+- Stages exchange activations and gradients before and after they compute (1F1B without interleaving;
+  arXiv:2104.04473 sec 2.2): counted as exposed.
+- Filling and draining the pipeline costs one stage's time of pp - 1 micro-batches.
+- Replicas exchange gradients when backward has ended: Megatron overlaps them only where it is asked to
+  (`--overlap-grad-reduce`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziplan.hardware.cluster import Cluster
+from ziplan.laws.law import Derivation, minimum
+from ziplan.laws.memory import held_bytes
+from ziplan.plan import Plan
+from ziplan.runtimes.megatron import laws
+from ziplan.runtimes.megatron.facts import Facts
+from ziplan.runtimes.runtime import FABRIC, NETWORK, Demand, Segment
+from ziplan.runtimes.shared.compute import COMPUTE, FUSED, gpu_work
+from ziplan.runtimes.shared.facts import FP32_BYTES
+from ziplan.workload.training import Workload
+
+ALL_REDUCES = 4.0
+"""All-reduces of a layer in forward and backward (arXiv:1909.08053 sec 3)."""
+
+RECOMPUTED_ALL_REDUCES = 2.0
+"""Those of forward once more, where a layer is recomputed whole."""
+
+RING_PASSES = 2.0
+"""An all-reduce in a ring sends every part twice: once to add, once to spread."""
+
+SWEEPS = 2.0
+"""Between two stages pass activations forward and gradients backward."""
+
+STATE_BYTES = 12.0
+"""Master weight and both moments, that the update reads and writes."""
+
+BUBBLE = "pipeline bubble"
+
+
+def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Sequence[Segment]:
+    """The segments of one step of a GPU of an average stage, in order."""
+    facts = Facts(derivation, cluster, workload, plan)
+    chain = (*_computed(facts), *_all_reduced(facts), *_passed_on(facts))
+    idle = derivation.apply(laws.idle_micro_steps, pp_degree=plan.pp_degree)
+    waiting = tuple(demand._replace(term=BUBBLE) for demand in chain)
+    return (
+        Segment("micro-step", plan.accumulation_steps, (chain,)),
+        Segment(BUBBLE, idle, (waiting,), idle=True),
+        Segment("gradient exchange", 1.0, (_exchanged(facts),)),
+        Segment("optimizer step", 1.0, ((_updated(facts),),)),
+    )
+
+
+def _computed(f: Facts) -> list[Demand]:
+    """One GPU's part of a micro-batch: products divided evenly, the rest as far as it is divided."""
+    acts, plan = f.workload.activations, f.plan
+    whole = acts.none_high + acts.attention_scores_high * f.workload.training.attended
+    share = f.undivided(1.0) / whole
+    demands = []
+    for term, resource, amount in gpu_work(f):
+        degrees = {"tp_degree": plan.tp_degree, "pp_degree": plan.pp_degree}
+        if term in (COMPUTE, FUSED):
+            part = f.derivation.apply(laws.divided_flops, f"{term} of one GPU", flops=amount, **degrees)
+        else:
+            part = f.derivation.apply(
+                laws.divided_traffic,
+                f"{term} of one GPU",
+                memory_bytes=amount,
+                replicated_share=minimum(1.0, share),
+                **degrees,
+            )
+        demands.append(Demand(term, resource, part))
+    return demands
+
+
+def _all_reduced(f: Facts) -> list[Demand]:
+    amount = f.derivation.apply(
+        laws.all_reduced_bytes,
+        "all-reduces of one micro-batch",
+        tokens_per_rank=f.tokens,
+        boundary_bytes_per_token=f.boundary,
+        layer_count=float(f.workload.model.layer_count),
+        pp_degree=f.plan.pp_degree,
+        all_reduce_count=ALL_REDUCES + RECOMPUTED_ALL_REDUCES * f.full,
+        ring_passes=RING_PASSES,
+        tp_degree=f.plan.tp_degree,
+    )
+    return [Demand("tensor parallel", FABRIC, amount)]
+
+
+def _passed_on(f: Facts) -> list[Demand]:
+    """Between nodes a node's ranks send at once what each of its replicas passes on, in a node a GPU's part.
+
+    The ranks of a tensor-parallel group send a part each (arXiv:2104.04473 sec 4.1).
+    """
+    several = 1 - 1 / f.plan.pp_degree > 0
+    parts = (
+        (NETWORK, f.apart, f.replicas_per_node),
+        (FABRIC, 1 - f.apart, 1 / f.plan.tp_degree),
+    )
+    return [
+        Demand(
+            "stage to stage",
+            resource,
+            several
+            * used
+            * f.derivation.apply(
+                laws.boundary_bytes,
+                "what passes between two stages",
+                tokens_per_rank=f.tokens,
+                boundary_bytes_per_token=f.boundary,
+                sweep_count=SWEEPS,
+                sender_count=senders,
+            ),
+        )
+        for resource, used, senders in parts
+    ]
+
+
+def _exchanged(f: Facts) -> tuple[Demand, ...]:
+    """All-reduced, or reduce-scattered and the updated parameters gathered: over nodes ring beside ring."""
+    gradient, updated = f.states.gradient, f.element
+    each = f.distributed * (gradient + updated) + (1 - f.distributed) * RING_PASSES * gradient
+    rings = f.ranks / f.replicas_per_node
+    return tuple(
+        Demand(
+            "gradient exchange",
+            resource,
+            used
+            * f.derivation.apply(
+                laws.data_parallel_bytes,
+                "gradients of one GPU",
+                params=f.stage,
+                exchanged_bytes_per_param=each,
+                dp_degree=f.plan.dp_degree,
+                ring_count=count,
+            ),
+        )
+        for resource, used, count in ((NETWORK, f.spread, rings), (FABRIC, 1 - f.spread, 1.0))
+    )
+
+
+def _updated(f: Facts) -> Demand:
+    """Adam's pass over a GPU's own state: gradient read, state read and written."""
+    moved = f.optimizer_bytes("the update", FP32_BYTES, STATE_BYTES)
+    amount = f.derivation.apply(
+        held_bytes,
+        "update on the GPU",
+        params=f.stage / f.shards,
+        state_bytes_per_param=moved,
+        share=1.0,
+        ranks_per_instance=1.0,
+    )
+    return Demand("GPU optimizer", f"{f.gpu}.read", amount)
