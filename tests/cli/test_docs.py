@@ -11,6 +11,9 @@ from ziplan.cli.lazy import COMMANDS
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 
 
+NAMES = [(), *((name,) for name in COMMANDS), ("bench", "merge"), ("bench", "import")]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_option_is_documented(name, capsys):
     assert f"`ziplan {name}" in PAGE
@@ -21,7 +24,7 @@ def test_every_command_and_option_is_documented(name, capsys):
 
 
 def test_nothing_is_documented_that_does_not_exist(capsys):
-    helps = "".join(ziplan(capsys, *name, "--help").out for name in [(), *((name,) for name in COMMANDS)])
+    helps = "".join(ziplan(capsys, *name, "--help").out for name in NAMES)
     for option in re.findall(r"`(--[a-z-]+)", PAGE):
         assert option in helps, option
     for name in re.findall(r"`ziplan ([a-z]+)", PAGE):

@@ -84,6 +84,8 @@ class Profile:
 
     def _stated(self, measured: Measured, note: str = "") -> Tree:
         def text(value: float) -> Any:
+            if measured.unit == "B":
+                return size_text(value)
             return int(value) if measured.unit == "1" else show(value, measured.unit, DIGITS)
 
         source = f"{self.record.source or 'ziplan bench'} on {self.record.topology.host or 'this node'}"
@@ -122,7 +124,8 @@ class Profile:
             "capacity": self._stated(memory) if memory else None,
             "bandwidth": self._stated(bandwidth, ", copied") if bandwidth else None,
         }
-        tree["memory"] = {key: value for key, value in inner.items() if value}
+        if any(inner.values()):
+            tree["memory"] = {key: value for key, value in inner.items() if value}
         rates = {
             precision: self._stated(found)
             for precision in ("fp32", "fp16", "bf16")
@@ -133,7 +136,8 @@ class Profile:
     def _cpu(self) -> Tree:
         topology = self.record.topology
         cpu: Tree = {"name": topology.cpu} if topology.cpu else {}
-        cpu["cores"] = self._told(topology.cores, "the kernel: cores that a process here may use")
+        if topology.memory_bytes:  # the node was looked at, and not only other programs' numbers
+            cpu["cores"] = self._told(topology.cores, "the kernel: cores that a process here may use")
         if (rate := self._leaf(names.ADAM_RATE)) is not None:
             cpu["adam_params_per_s"] = rate
         return cpu
@@ -146,7 +150,7 @@ class Profile:
             ("memlock_limit", topology.memlock_limit_bytes, "ulimit -l where it was measured"),
         ):
             if limit is not None:
-                found[key] = self._told(show(limit, "B", DIGITS), source)
+                found[key] = self._told(size_text(limit), source)
         return found
 
     def _tiers(self) -> Tree:
@@ -154,7 +158,8 @@ class Profile:
         tiers: Tree = {}
         if self.base is None and self.record.text(names.gpu(0, "name")):
             tiers["hbm"] = {"medium": "hbm", "scope": "gpu"}
-        tiers[self._tier("dram")] = self._dram(via)
+        if memory := self._dram(via):
+            tiers[self._tier("dram")] = memory
         drives = self._drives(via)
         if drives is not None:
             tiers[self._tier("nvme")] = drives
@@ -174,7 +179,7 @@ class Profile:
     def _dram(self, via: list[str] | None) -> Tree:
         tier = self._new("dram", via)
         if self.record.topology.memory_bytes:
-            size = show(self.record.topology.memory_bytes, "B", DIGITS)
+            size = size_text(self.record.topology.memory_bytes)
             tier["capacity"] = self._told(size, "the kernel (MemTotal)")
         if (copied := self._leaf(names.DRAM_COPY)) is not None:
             # What is read and what is written share the channels: both at once reach this.
@@ -198,7 +203,8 @@ class Profile:
         free = sum(folder.free_bytes for folder in folders)
         paths = ", ".join(folder.path for folder in folders)
         tier = self._new("nvme", via)
-        tier["capacity"] = self._told(show(free, "B", DIGITS), f"free on {paths} when it was measured")
+        if free > 0:
+            tier["capacity"] = self._told(size_text(free), f"free on {paths} when it was measured")
         tier["read_bandwidth"] = self._stated(read)
         if (write := self._of_folder(label, "write")) is not None:
             tier["write_bandwidth"] = self._stated(write, ", sustained")
@@ -247,6 +253,14 @@ class Profile:
     def _environment(self) -> Tree:
         found = self.record.environment.model_dump(mode="json", exclude_defaults=True)
         return {"host": self.record.topology.host, "ziplan": self.record.ziplan, **found}
+
+
+def size_text(size: float) -> str:
+    """A size to the last byte: rounded up, a plan could take what is not there."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20)):
+        if size >= factor and size % factor == 0:
+            return f"{size / factor:.0f} {unit}"
+    return f"{size:.0f} B"
 
 
 def profile_text(record: Record, extends: str = "") -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ziplan.cli import options
+from ziplan.cli.bench_import import import_
+from ziplan.cli.bench_merge import merge
 from ziplan.cli.output import complain, deliver, save, show, width
 from ziplan.cli.progress import Told
 from ziplan.errors import BadInput, ExitCode
@@ -264,3 +266,7 @@ def _tell(record: Record, output: Path | None, extends: str, json: bool) -> int:
         written = [f"{output}, a machine file: ziplan fit MODEL {output}"]
     deliver(_record_text(record) if json else bench_text(record, width(), written), None)
     return ExitCode.OK if record.measured else ExitCode.BAD_INPUT
+
+
+app.command("merge")(merge)
+app.command("import")(import_)

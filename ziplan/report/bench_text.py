@@ -41,6 +41,8 @@ def _head(record: Record, width: int) -> Iterator[Line]:
         f"{memory} of memory",
         f"{len(topology.gpus)} GPU{'' if len(topology.gpus) == 1 else 's'} on PCI",
     ]
+    if not topology.memory_bytes:  # nobody looked at the node: the numbers are another program's
+        parts = [f"{topology.host or 'a node'}: numbers of {record.source}"]
     if not record.complete and record.measured:
         parts.append("ended before it was over")
     yield from wrapped(", ".join(parts), width)
