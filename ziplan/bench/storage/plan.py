@@ -51,8 +51,9 @@ def times(options: Options, folders: int) -> Times:
     """Seconds of each part; writing, which caches hide, is the longer the fewer folders there are."""
     if options.quick:
         return Times(write=8, depth=0.5, read=4, mixed=3, slice=0.25, write_all=6, read_all=4)
-    write = min(60.0, max(15.0, 120.0 / max(1, folders)))
-    return Times(write=write, depth=1, read=8, mixed=5, slice=0.5, write_all=15, read_all=6)
+    many = max(1, folders)
+    write, read = min(60.0, max(8.0, 80.0 / many)), min(8.0, max(3.0, 16.0 / many))
+    return Times(write=write, depth=0.5, read=read, mixed=3, slice=0.25, write_all=20, read_all=6)
 
 
 def measurable(folders: Iterable[FoundFolder]) -> list[FoundFolder]:
