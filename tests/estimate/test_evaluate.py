@@ -117,7 +117,8 @@ def test_deepspeed_swaps_in_turn_and_pipelined_beside_the_update():
     chosen = {"activation_checkpointing": NONE}
     serial = answer(machine, plan("nvme", "nvme", **chosen), "deepspeed")
     beside = answer(machine, plan("nvme", "nvme", optimizer_buffer_count=12.0, **chosen), "deepspeed")
-    read, write, update = 16 * P / 5e9, 14 * P / 2e9, P / 4e9
+    # The update moves 28 bytes; unscaling gradients and casting what is updated 14 more.
+    read, write, update = 16 * P / 5e9, 14 * P / 2e9, P / 4e9 * 42 / 28
     in_turn = sum(serial.terms[t] for t in ("optimizer read", "optimizer write", "CPU optimizer"))
     assert in_turn == pytest.approx(read + write + update, rel=1e-3)
     assert serial.step_time - beside.step_time == pytest.approx(update, rel=1e-3)
@@ -133,7 +134,8 @@ def test_deepspeed_on_nvme_reads_before_it_computes():
     assert one.terms["compute"] > 0
     ahead = {"prefetch_depth": 1.0, "activation_checkpointing": NONE}
     hidden = answer(cluster(), plan("dram", "dram", micro_batch_size=8.0, **ahead), "deepspeed")
-    assert "parameter copy" not in hidden.terms
+    # But for what the first module of a micro-step lacks.
+    assert hidden.terms["parameter copy"] < 0.05 * hidden.busy["parameter copy"]
 
 
 def test_gradients_reach_the_optimizer_beside_the_last_backward():

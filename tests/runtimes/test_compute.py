@@ -1,6 +1,6 @@
 """What a GPU does in a micro-step: products at their rates, all else by its bytes, Python beside it."""
 
-from dataclasses import replace
+from functools import partial
 
 import pytest
 from runtimes.toy import HIDDEN, MIDDLE, VOCABULARY, cluster, plan, toy, workload
@@ -10,8 +10,11 @@ from ziplan.hardware.rates import ATTENTION, MATRIX
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing
 from ziplan.runtimes import RUNTIMES
+from ziplan.runtimes.deepspeed.facts import Facts as DeepSpeedFacts
 from ziplan.runtimes.deepspeed.hooks import HOOK_LATENCY
-from ziplan.runtimes.shared.compute import gpu_work, micro_step_flops
+from ziplan.runtimes.deepspeed.traits import traits_of
+from ziplan.runtimes.fsdp.facts import Facts as FsdpFacts
+from ziplan.runtimes.shared.compute import gpu_work, matrix_flops, micro_step_flops
 from ziplan.runtimes.shared.facts import Facts
 
 LAYERS, TOKENS = 4, 2048
@@ -53,12 +56,27 @@ def test_fused_attention_has_a_rate_of_its_own(mode):
 
 def test_scores_that_are_written_out_are_products_and_bytes():
     fused, written = demands(facts(attention="flash")), facts(attention="eager")
-    scores = written.workload.activations._replace(attention_scores_high=48.0)
-    work = demands(replace(written, workload=replace(written.workload, activations=scores)))
+    work = demands(written)
     assert work["attention"].amount == 0
     assert work["compute"].amount == fused["compute"].amount + 2 * fused["attention"].amount
-    more = work["GPU memory"].amount - demands(written)["GPU memory"].amount
-    assert more == 5 * 48 * TOKENS * LAYERS * TOKENS
+    more = work["GPU memory"].amount - fused["GPU memory"].amount
+    # 10 accesses of 2 bytes and 2 masks forward, 13 and 2 backward.
+    assert more == (22 + 28) * written.workload.model.attention_heads * TOKENS * LAYERS * TOKENS
+
+
+def test_recomputation_without_reentrance_stops_before_the_last_matrix_of_a_layer():
+    work = workload(toy(LAYERS), sequence_length=TOKENS)
+    modes = [plan(activation_checkpointing=float(m)) for m in (Checkpointing.NONE, Checkpointing.FULL)]
+
+    def again(facts):
+        none, full = (matrix_flops(facts(Derivation(), cluster(), work, mode)) for mode in modes)
+        return full - none
+
+    whole, last = 2 * TOKENS * MATRICES, 2 * TOKENS * LAYERS * HIDDEN * MIDDLE
+    assert again(Facts) == whole
+    assert again(FsdpFacts) == again(DeepSpeedFacts) == whole - last
+    before_5 = partial(DeepSpeedFacts, traits=traits_of("0.16.9"))
+    assert again(before_5) == whole
 
 
 @pytest.mark.parametrize(

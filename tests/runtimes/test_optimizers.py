@@ -55,7 +55,8 @@ def test_deepspeed_on_the_gpu_keeps_and_moves_what_each_needs(kind, state, updat
 def test_lion_on_the_host_has_a_moment_that_it_never_uses():
     answer = answered("deepspeed", training("lion"), "dram", "dram")
     assert held(answer, "dram", "optimizer state") == 8 * P
-    assert moved(answer, "CPU optimizer") == pytest.approx(P * 20 / 28)
+    # Beside its own 20 bytes: 8 to unscale the gradient in place, 6 to cast what is updated.
+    assert moved(answer, "CPU optimizer") == pytest.approx(P * (20 + 14) / 28)
     swapped = answered("deepspeed", training("lion"), "hbm", "nvme")
     assert moved(swapped, "optimizer write") == 12 * P / RANKS
 
@@ -68,8 +69,8 @@ def test_states_in_bf16_take_half_on_either_side():
     on_host = answered("deepspeed", work, "dram", "dram")
     assert held(on_host, "dram", "master weights", "optimizer state") == 6 * P
     assert held(on_host, "dram", "fp32 gradients") == 2 * P
-    # No faster: the CPU's kernel computes in fp32.
-    assert moved(on_host, "CPU optimizer") == P
+    # The kernel is no faster, it computes in fp32; the passes beside it move half as much.
+    assert moved(on_host, "CPU optimizer") == pytest.approx(P * (28 + 4 + 4) / 28)
 
 
 def test_fp32_has_master_weights_of_its_own_but_at_stage_0():

@@ -30,11 +30,11 @@ A100 80 GB, nothing recomputed; https://github.com/mosaicml/llm-foundry, scripts
 the rest of its step is taken off: 215 TFLOP/s, 0.79 of the best product alone.
 """
 
-ATTENTION_OVER_MATRIX = 0.441
+ATTENTION_OVER_MATRIX = 0.429
 """Rate of a fused attention kernel over that of matrix products, the FLOPs of backward counted as twice
 forward's (it recomputes the scores besides).
 
-From the run with 65,536 tokens of the same source, 56 % of whose FLOPs are attention: 95 TFLOP/s, 0.30 of
+From the run with 65,536 tokens of the same source, 58 % of whose FLOPs are attention: 92 TFLOP/s, 0.30 of
 the peak; counted with the scores that backward recomputes, 0.34. Such kernels reach 25 to 40 % of an A100
 in their first version and 50 to 73 % in their second (arXiv:2307.08691).
 """

@@ -15,7 +15,7 @@ from ziplan.runtimes.deepspeed.shards import Shards, largest_sub_group, shards, 
 from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
 from ziplan.runtimes.deepspeed.twin_flow import whole_groups
 from ziplan.runtimes.shared import facts as shared
-from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES
+from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES, READ_AND_WRITTEN
 
 if TYPE_CHECKING:
     from ziplan.runtimes.deepspeed.reading.settings import Settings
@@ -128,7 +128,17 @@ class Facts(shared.Facts):
         measured on two cores.
         """
         state = FP32_BYTES + self.optimizer.moved_on_host
-        return self.optimizer_bytes("update on the host", FP32_BYTES, state)
+        return self.optimizer_bytes("update on the host", FP32_BYTES, state) + self.beside_the_update
+
+    @cached_property
+    def beside_the_update(self) -> float:
+        """Bytes per parameter of the other passes of a step on the host.
+
+        Gradients are unscaled and clipped in place in any case (`unscale_and_clip_grads`), and updated
+        weights are cast to the precision that computes; the CPU optimizer that copies by tile casts itself.
+        """
+        by_tile = self.traits.copies_by_tile * (1 - self.stage3)
+        return READ_AND_WRITTEN * self.master + (1 - by_tile) * self.master + self.element
 
     @cached_property
     def on_gpu_in_twin_flow(self) -> float:
@@ -158,6 +168,11 @@ class Facts(shared.Facts):
     def divided_at_once(self) -> float:
         """1 where zero.Init divides each tensor as it is made: in stage 3, unless said not to be used."""
         return 0.0 if self.workload.training.loading.zero_init is False else self.stage3
+
+    @cached_property
+    def stops_early(self) -> float:
+        """Checkpoints are not reentrant (`knobs.REENTRANT`), as transformers has them since version 5."""
+        return 1 - self.traits.recomputes_whole_layers
 
     @cached_property
     def copies_in_turn(self) -> float:

@@ -47,6 +47,8 @@ class Fetches(NamedTuple):
     peak_live: float
     peak_tensors: int
     largest_fetch: float
+    on_demand: float = 0.0
+    """Elements that a module gathers for itself when it is reached, nothing having read them ahead."""
 
 
 def fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) -> Fetches:
@@ -62,7 +64,7 @@ def _fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) 
         return _play(visits(model.sections, repeats, checkpointing, reentrant), policy)
 
     played = play(times)
-    counts, elements = dict(played.by_operator), played.elements
+    counts, elements, on_demand = dict(played.by_operator), played.elements, played.on_demand
     for place, section in enumerate(model.sections):
         more = section.repeat - times[place]
         if not more:
@@ -71,7 +73,8 @@ def _fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) 
         for name, count in played.by_operator.items():
             counts[name] += more * (count - shorter.by_operator.get(name, 0.0))
         elements += more * (played.elements - shorter.elements)
-    return Fetches(counts, elements, played.peak_live, played.peak_tensors, played.largest_fetch)
+        on_demand += more * (played.on_demand - shorter.on_demand)
+    return played._replace(by_operator=counts, elements=elements, on_demand=on_demand)
 
 
 def _played(section: Section, policy: Policy) -> int:
@@ -167,6 +170,7 @@ class Coordinator:
         self.fetched_for: dict[Tensor, int] = {}
         self.counts: Counter[str] = Counter()
         self.elements = 0.0
+        self.on_demand = 0.0
         self.peak_live = 0.0
         self.peak_tensors = 0
         self.largest_fetch = 0.0
@@ -184,8 +188,9 @@ class Coordinator:
 
     def visit(self, step: int) -> None:
         """Reach one module: fetch it, read ahead, use it, release what nothing near needs."""
-        module = self.modules[step]
+        module, before = self.modules[step], self.elements
         self.gather([name for name in self.gathered[step] if name not in self.live])
+        self.on_demand += self.elements - before
         self._take_from_trace([name for name in module if self.fetched_for.get(name, -1) < step])
         self._read_ahead()
         if self.left[step]:
@@ -247,5 +252,10 @@ class Coordinator:
     def result(self) -> Fetches:
         """The tally of the last micro-step."""
         return Fetches(
-            dict(self.counts), self.elements, self.peak_live, self.peak_tensors, self.largest_fetch
+            dict(self.counts),
+            self.elements,
+            self.peak_live,
+            self.peak_tensors,
+            self.largest_fetch,
+            self.on_demand,
         )

@@ -96,7 +96,7 @@ def _on_demand(facts: Facts, trace: _Trace) -> Iterable[str]:
     if ahead and trace.on_demand > MISSED:
         yield (
             f"{trace.on_demand:.0%} of what is gathered is asked for by a module that lacks it, the prefetch "
-            "notwithstanding: frozen tensors that recomputation let go of; the estimate takes it as hidden"
+            "notwithstanding: frozen tensors that recomputation let go of; computation waits for them"
         )
 
 
@@ -137,8 +137,6 @@ class _Logged(Coordinator):
         super().__init__(order, policy)
         self.asked: list[tuple[Tensor, ...]] = []
         self.let_go: set[Tensor] = set()
-        self.reading_ahead = False
-        self.on_demand = 0.0
 
     def visit(self, step: int) -> None:
         """Reach one module, with a fresh log."""
@@ -150,12 +148,6 @@ class _Logged(Coordinator):
         super().gather(fetched)
         if fetched:
             self.asked.append(tuple(fetched))
-        self.on_demand += 0 if self.reading_ahead else sum(self.sizes[name] for name in fetched)
-
-    def _read_ahead(self) -> None:
-        self.reading_ahead = True
-        super()._read_ahead()
-        self.reading_ahead = False
 
     def release(self, names: set[Tensor]) -> None:
         """Note what is let go."""

@@ -117,6 +117,7 @@ def _in_a_micro_step(f: Facts) -> tuple[tuple[Demand, ...], tuple[Demand, ...], 
     """What comes before the computation, the computation, and what runs beside it."""
     apply, plan, model = f.derivation.apply, f.plan, f.workload.model
     fetched = played(model, plan, f.knobs, lambda fetches, _: fetches.elements)
+    missed = played(model, plan, f.knobs, lambda fetches, _: fetches.on_demand)
     gather = apply(
         laws.gathered_bytes_per_step,
         "parameters gathered in one micro-step",
@@ -134,7 +135,7 @@ def _in_a_micro_step(f: Facts) -> tuple[tuple[Demand, ...], tuple[Demand, ...], 
         passes=where(plan.zero_stage >= 2, 1.0, 0.0),
     )
     kinds = (
-        ([Demand("gather", "gather", gather), *_parameter_loads(f, fetched)], 1 - _ahead(f)),
+        ([Demand("gather", "gather", gather), *_parameter_loads(f, fetched)], 1 - _ahead(f, fetched, missed)),
         ([Demand("gradient reduce", "gather", reduce), *_gradient_copies(f)], _waits(f)),
         (_checkpoint_copies(f), f.traits.checkpoints_wait),
     )
@@ -143,10 +144,11 @@ def _in_a_micro_step(f: Facts) -> tuple[tuple[Demand, ...], tuple[Demand, ...], 
     return tuple(blocking), gpu_work(f), tuple(beside)
 
 
-def _ahead(f: Facts) -> float:
-    """1 where parameters are gathered ahead of the module that computes."""
+def _ahead(f: Facts, fetched: float, missed: float) -> float:
+    """Share of what is gathered that is asked for ahead of the module that computes with it."""
     on_nvme = f.knobs.params_on_nvme
-    asked = where(f.plan.prefetch_depth > 0, 1.0, 0.0) * (1 - on_nvme)
+    foreseen = 1 - missed / maximum(fetched, 1.0)
+    asked = where(f.plan.prefetch_depth > 0, foreseen, 0.0) * (1 - on_nvme)
     return (1 - f.traits.collectives_wait) * (asked + f.traits.reads_ahead_of_nvme * on_nvme)
 
 
@@ -317,8 +319,11 @@ def _optimizer_step(f: Facts) -> Segment:
     pipelined = f.pipelined
     serial = Demand(cpu.term, cpu.resource, cpu.amount * (1 - pipelined))
     beside = Demand(cpu.term, cpu.resource, cpu.amount * pipelined)
-    chains = ((gpu, serial, *swaps), (gpu, serial, beside), *_copies_by_tile(f))
-    return Segment("optimizer step", 1.0, chains)
+    lines: tuple[tuple[Demand, ...], ...] = (tuple(swaps),)
+    if f.traits.swaps_both_ways and pipelined:
+        lines = tuple((swap,) for swap in swaps)
+    chains = ((gpu, serial, *line) for line in (*lines, (beside,)))
+    return Segment("optimizer step", 1.0, (*chains, *_copies_by_tile(f)))
 
 
 def _copies_by_tile(f: Facts) -> tuple[tuple[Demand, ...], ...]:

@@ -62,6 +62,13 @@ WINDOWS: dict[str, Window] = {
         "computation; releases either wait for every gather or read nothing ahead",
         paper=True,
     ),
+    "swaps_both_ways": Window(
+        None,
+        None,
+        "arXiv:2104.07857 section 6.3: requests to read and to write are under way at once; for releases the "
+        "drives are taken to do one or the other",
+        paper=True,
+    ),
     "checkpoints_wait": Window(
         None,
         "0.19.8",
@@ -69,6 +76,12 @@ WINDOWS: dict[str, Window] = {
         "`.cpu()`; a stream of its own in offload_activations.py of 0.19.8",
         # Section 5.1.2 has them beside computation.
         paper=False,
+    ),
+    "recomputes_whole_layers": Window(
+        None,
+        "0.18.3",
+        "transformers before 5 (December 2025), Megatron-LM and DeepSpeed's own checkpointing are reentrant: "
+        "torch.utils.checkpoint then computes all of a layer a second time",
     ),
     "copies_by_tile": Window(
         None,
@@ -123,6 +136,10 @@ WINDOWS: dict[str, Window] = {
 }
 
 
+OF_THE_PAPER = ("reads_ahead_of_nvme", "swaps_both_ways")
+"""What no release has."""
+
+
 class Traits(NamedTuple):
     """What one release does; 1.0 or 0.0, to be multiplied with."""
 
@@ -130,8 +147,12 @@ class Traits(NamedTuple):
     """Gathers, reductions and copies of gradients stand in the way of computation."""
     reads_ahead_of_nvme: float
     """Parameters on NVMe are read, copied and gathered ahead."""
+    swaps_both_ways: float
+    """An optimizer whose swap is pipelined is read from NVMe while it is written there."""
     checkpoints_wait: float
     """Activation checkpoints on their way to the host and back do, too."""
+    recomputes_whole_layers: float
+    """Recomputation of a layer goes on to its end, and does not stop before its last matrix."""
     copies_by_tile: float
     """Updated parameters go to the GPU beside the CPU optimizer, below stage 3."""
     always_accumulates: float
@@ -167,7 +188,7 @@ def traits_of(version: str) -> Traits:
     else:
         release = parsed(version)
         has = {name: _within(window, release) for name, window in WINDOWS.items()}
-        has["reads_ahead_of_nvme"] = False
+        has |= dict.fromkeys(OF_THE_PAPER, False)
     return Traits(**{name: float(value) for name, value in has.items()})
 
 

@@ -22,6 +22,11 @@ class Facts(shared.Facts):
         return groups(self.workload.model, self.plan.dp_degree)
 
     @cached_property
+    def stops_early(self) -> float:
+        """`checkpoint_wrapper` is not reentrant unless asked to be."""
+        return 1.0
+
+    @cached_property
     def moments(self) -> float:
         """Bytes of the optimizer's own state per parameter."""
         supported = OPTIMIZERS.get(self.workload.training.optimizer.kind)

@@ -78,6 +78,11 @@ class Facts:
         """1 where even a frozen embedding's output has a gradient."""
         return 0.0
 
+    @cached_property
+    def stops_early(self) -> float:
+        """1 where recomputation of a layer ends before its last matrix (`compute.stopped_before`)."""
+        return 0.0
+
     def by_reach(self, measure: Callable[[Backward], float]) -> float:
         """`measure` of what one backward computes."""
         model, asked = self.workload.model, self.embedding_gradients

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from ziplan.runtimes.shared.compute import SWEEP
+from ziplan.runtimes.shared.compute import SWEEP, stopped_before
 from ziplan.runtimes.shared.facts import Facts
 from ziplan.workload.gradients import Reach, reaches
-from ziplan.workload.model import Operator
+from ziplan.workload.model import Layer, Operator
 
 
 class Module(NamedTuple):
@@ -52,6 +52,8 @@ def modules(f: Facts, flops: float) -> list[list[Module]]:
                 _products(f, operator, counted[operator.name], number if block else -1, reach, recomputed)
             )
             counted[operator.name] += 1
+        if any(module.recompute for module in row):
+            row = _stopped(f, row, layer)
         rows.append(row)
     return _with_attention(f, rows, flops)
 
@@ -61,6 +63,14 @@ def _products(f: Facts, operator: Operator, copy: int, layer: int, reach: Reach,
     once = SWEEP * operator.matmul_params * f.tokens
     gradients = once * (reach.input + operator.trainable)
     return Module(operator, copy, layer, once, once * recomputed, gradients)
+
+
+def _stopped(f: Facts, row: list[Module], layer: Layer) -> list[Module]:
+    """A layer whose recomputation ends before its last matrix, where it does."""
+    left_out = f.stops_early * SWEEP * stopped_before(layer) * f.tokens
+    last = max(place for place, module in enumerate(row) if module.forward)
+    again = row[last].recompute - left_out
+    return [*row[:last], row[last]._replace(recompute=again), *row[last + 1 :]]
 
 
 def _with_attention(f: Facts, rows: list[list[Module]], flops: float) -> list[list[Module]]:
