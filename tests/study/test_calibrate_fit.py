@@ -9,7 +9,7 @@ from study.calibrated import log_of, run, subject
 
 from ziplan.errors import BadInput
 from ziplan.estimate.fidelity import NVME, ON_GPU, OPTIMIZER_ON_HOST
-from ziplan.study.calibrate.calibration import calibration
+from ziplan.study.calibrate.calibration import NOT_ALLOCATED, calibration
 from ziplan.study.calibrate.fit import fit
 from ziplan.study.calibrate.parameters import MATRIX, OVERLAP, PARAMETERS, SWAP, UPDATE
 from ziplan.study.calibrate.predicted import predicted
@@ -234,3 +234,19 @@ def test_an_input_that_nobody_stated_is_asked_for():
         BadInput, match=r"not stated, and the time depends on it: tiers\.nvme\.read_bandwidth"
     ):
         calibration([Run("a", asked, {WHOLE: 9.0})])
+
+
+def test_memory_that_a_log_tells_of_stands_beside_what_is_predicted():
+    truth = dataclasses.replace(ran("cpu", "cpu"), gpu_peak_bytes=40e9, host_used_bytes=300e9)
+    (held,) = calibration([truth]).held
+    gpu, host = held.peaks
+    assert (gpu.tier, gpu.measured, host.tier, host.measured) == ("hbm", 40e9, "dram", 300e9)
+    memory = predicted(truth.subject).answer.memory
+    names = {line.name for line in predicted(truth.subject).answer.ledger.lines}
+    assert set(NOT_ALLOCATED) <= names
+    # Without what PyTorch does not count, less than the tier needs.
+    assert 0 < gpu.low < memory["hbm"].low
+    assert gpu.high < memory["hbm"].high
+    # Loading has its own peak, which no line of the log is about.
+    assert 0 < host.low <= host.high <= memory["dram"].high
+    assert calibration([ran("cpu", "cpu")]).held[0].peaks == ()

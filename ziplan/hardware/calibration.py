@@ -47,6 +47,14 @@ class PhaseSeconds(Part):
     after_s: float = Field(ge=0)
 
 
+class PeakBytes(Part):
+    """The most of a tier that was seen in use, and what is predicted, at least and at most."""
+
+    measured_bytes: float = Field(ge=0)
+    predicted_low_bytes: float = Field(ge=0)
+    predicted_high_bytes: float = Field(ge=0)
+
+
 class RunEntry(Part):
     """One run. `from_others_s` is its step as predicted with values from the other runs alone."""
 
@@ -54,6 +62,7 @@ class RunEntry(Part):
     steps: int = Field(default=0, ge=0)
     phases: dict[str, PhaseSeconds]
     from_others_s: float | None = Field(default=None, gt=0)
+    peaks: dict[str, PeakBytes] = Field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
 

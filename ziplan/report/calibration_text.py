@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ziplan.hardware.calibration import CalibrationFile
 from ziplan.report.lines import Line, Span, line, wrapped
+from ziplan.report.phrases import spread
 from ziplan.report.table import Column, table
-from ziplan.units import show_duration
+from ziplan.units import show, show_duration
 
 BAD = 0.1
 """An error after the fit beyond this is shown in red."""
@@ -23,7 +24,7 @@ def calibration_text(file: CalibrationFile, width: int, written: str = "") -> li
         lines += wrapped(f"{name}: {NOT_SHOWN}", width)
         lines += [each for reason in reasons for each in wrapped(f"  - {reason}", width, "    ")]
     lines += [line(), line(Span("Seconds per step", "bold")), *_runs(file, width), *_remarks(file, width)]
-    lines += _others(file, width)
+    lines += [*_peaks(file, width), *_others(file, width)]
     if written:
         lines += [
             line(),
@@ -93,6 +94,28 @@ def _coloured(predicted: float, measured: float) -> Span | str:
 def _remarks(file: CalibrationFile, width: int) -> list[Line]:
     said = [f"{name}: {remark}" for name, run in file.runs.items() for remark in run.remarks]
     return [each for text in said for each in wrapped(text, width)]
+
+
+def _peaks(file: CalibrationFile, width: int) -> list[Line]:
+    """Memory that logs tell of beside what is predicted; nothing of it is fitted."""
+    rows = [
+        (name, tier, show(each.measured_bytes, "B", 3), each)
+        for name, run in file.runs.items()
+        for tier, each in run.peaks.items()
+    ]
+    if not rows:
+        return []
+    columns = [
+        Column("run", [row[0] for row in rows], right=False),
+        Column("tier", [row[1] for row in rows], right=False),
+        Column("most seen", [row[2] for row in rows]),
+        Column(
+            "predicted",
+            [spread(row[3].predicted_low_bytes, row[3].predicted_high_bytes, "B") for row in rows],
+        ),
+    ]
+    said = "GPU: what PyTorch allocated; host: all that is in use on the node, whoever uses it"
+    return [line(), line(Span("Memory", "bold")), *table(columns, width), *wrapped(said, width)]
 
 
 def _others(file: CalibrationFile, width: int) -> list[Line]:

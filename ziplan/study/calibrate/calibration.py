@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ziplan.errors import BadInput, Problem
 from ziplan.estimate.fidelity import kind_of
+from ziplan.runtimes.runtime import RUNNING
 from ziplan.study.calibrate.fit import Fit, fit
 from ziplan.study.calibrate.predicted import Predicted, predicted
 from ziplan.study.calibrate.runs import WHOLE, Run, Subject
+
+NOT_ALLOCATED = ("GPU context", "collective buffers", "allocator slack")
+"""Lines of the ledger that PyTorch's own count of what is allocated does not hold."""
 
 
 class PhaseError(NamedTuple):
@@ -27,6 +31,15 @@ class PhaseError(NamedTuple):
         return self.measured / self.after
 
 
+class PeakError(NamedTuple):
+    """The most memory of a tier that a run was seen to use, and what is predicted (at least, at most)."""
+
+    tier: str
+    measured: float
+    low: float
+    high: float
+
+
 class Held(NamedTuple):
     """A run beside its predictions. `from_others` is the step by a fit from the other runs; None without."""
 
@@ -34,6 +47,7 @@ class Held(NamedTuple):
     kind: str
     phases: tuple[PhaseError, ...]
     from_others: float | None
+    peaks: tuple[PeakError, ...] = ()
 
     @property
     def whole(self) -> PhaseError:
@@ -134,7 +148,23 @@ def _held(run: Run, found: Fit, others: Sequence[Run]) -> Held:
     phases = [each for each in phases if each.before > 0]
     phases.append(PhaseError(WHOLE, run.step_time, before.step_time, after.step_time))
     kind = kind_of(run.subject.cluster, run.subject.plan)
-    return Held(run, kind, tuple(phases), _from(others, run).step_time if others else None)
+    from_others = _from(others, run).step_time if others else None
+    return Held(run, kind, tuple(phases), from_others, tuple(_peaks(run, before)))
+
+
+def _peaks(run: Run, found: Predicted) -> Iterator[PeakError]:
+    """Memory that the log tells of: what PyTorch allocated on the GPU, and what is in use of the node's."""
+    node, book = run.subject.cluster.node, found.answer.ledger
+    seen = {node.gpu_tier: run.gpu_peak_bytes, node.tier_of("dram"): run.host_used_bytes}
+    for tier, measured in seen.items():
+        if tier is None or measured is None:
+            continue
+        needs = []
+        for phase in RUNNING:
+            lines = [each for each in book.lines if each.tier == tier and phase in each.phases]
+            kept = [each for each in lines if each.name not in NOT_ALLOCATED]
+            needs.append((sum(float(each.low) for each in kept), sum(float(each.high) for each in kept)))
+        yield PeakError(tier, measured, max(low for low, _ in needs), max(high for _, high in needs))
 
 
 def _from(others: Sequence[Run], run: Run) -> Predicted:

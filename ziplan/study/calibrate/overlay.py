@@ -5,6 +5,7 @@ from __future__ import annotations
 from ziplan.hardware.calibration import (
     CalibrationFile,
     Overlap,
+    PeakBytes,
     PhaseSeconds,
     ResidualEntry,
     RunEntry,
@@ -86,5 +87,13 @@ def _run(each: Held) -> RunEntry:
         steps=each.run.steps,
         phases=seconds,
         from_others_s=None if each.from_others is None else _digits(each.from_others),
+        peaks={
+            peak.tier: PeakBytes(
+                measured_bytes=_digits(peak.measured),
+                predicted_low_bytes=_digits(peak.low),
+                predicted_high_bytes=_digits(peak.high),
+            )
+            for peak in each.peaks
+        },
         remarks=each.run.remarks,
     )
