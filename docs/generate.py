@@ -31,5 +31,9 @@ PAGES: dict[str, Callable[[], str]] = {
 """File name, from this folder, to the function that makes its text."""
 
 if __name__ == "__main__":
+    import shown  # beside this file; of no use to those who only ask for a page above
+
     for name, text in PAGES.items():
         (Path(__file__).parent / name).write_text(text(), encoding="utf-8")
+    for name in shown.PAGES:
+        (Path(__file__).parent / name).write_text(shown.shown(name), encoding="utf-8")

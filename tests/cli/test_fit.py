@@ -24,6 +24,8 @@ def answers(monkeypatch):
 
     def answers(verdict):
         monkeypatch.setattr("ziplan.cli.fit.answer_to", lambda request, **_: answer(verdict))
+        # What purchases save is solved for, which a hand-built runtime cannot be.
+        monkeypatch.setattr("ziplan.solve.relief.reliefs", lambda problem, best: ())
 
     return answers
 
@@ -238,6 +240,20 @@ def test_explain_adds_the_derivation_and_the_ledger(answers, capsys):
     said = ziplan(capsys, *FIT, "--explain").out
     assert "derivation" in said
     assert "formulas of the ledger's lines" in said
+
+
+def test_explain_ranks_what_a_little_more_would_save(capsys):
+    said = ziplan(
+        capsys, "fit", "qwen2.5-7b", "rtx-4090-desktop", "--sequence-length", "4096", "--explain"
+    ).out
+    table = said.partition("what a little more would save\n")[2].partition("\n\n")[0].splitlines()
+    shares = [float(row.split()[-1].rstrip("%")) for row in table[1:]]
+    assert {row.split("  ")[1] for row in table[1:]} >= {
+        "256 GB more dram per node",
+        "one more drive per node",
+    }
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > 3
 
 
 @pytest.mark.parametrize("width", [80, 100])

@@ -6,10 +6,20 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+PIPED = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+os.dup2(ends[0], 3)
+os.dup2(ends[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""Chromium reads commands from descriptor 3 and writes to 4, wherever the pipes are."""
 
 
 def chromium():
@@ -24,9 +34,8 @@ class Browser:
         self._folder = tempfile.TemporaryDirectory(prefix="ziplan-chromium-", ignore_cleanup_errors=True)
         to_read, self._to = os.pipe()
         self._from, to_write = os.pipe()
-        # Chromium reads commands from descriptor 3 and writes to 4.
-        redirected = f'exec "$0" "$@" 3<&{to_read} 4>&{to_write}'
-        command = ["sh", "-c", redirected, program, "--headless=new", "--remote-debugging-pipe"]
+        command = [sys.executable, "-S", "-c", PIPED, str(to_read), str(to_write)]
+        command += [program, "--headless=new", "--remote-debugging-pipe"]
         command += ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
         command += ["--disable-background-networking", f"--user-data-dir={self._folder.name}", "about:blank"]
         self._process = subprocess.Popen(

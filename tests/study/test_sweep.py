@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import types
+import warnings
 from dataclasses import replace
 from functools import partial
 
@@ -251,3 +253,47 @@ def test_a_point_whose_time_nobody_can_tell_has_no_number_and_is_on_no_front(swe
     (told,) = csv.DictReader(io.StringIO(sweep_csv(alone)))
     assert (told["verdict"], told["step_time_s"]) == ("unknown", "")
     assert "nan" not in plain(sweep_text(alone, 100))
+
+
+def test_a_ray_cluster_changes_nothing(sweep):
+    pytest.importorskip("ray", reason="needs the extra ray")
+    # Ray's own threads and sockets are still closing when it is shut down.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert swept(partial(posed, REQUEST), axes_of(VARIED), jobs=2, on_ray=True) == sweep
+
+
+def test_without_ray_the_way_to_it_is_told(capsys, monkeypatch):
+    monkeypatch.setattr("ziplan.study.sweep_ray.find_spec", lambda name: None)
+    ran = ziplan(capsys, *COMMAND, *flags(*VARIED), "--on", "ray")
+    assert (ran.code, ran.out) == (2, "")
+    assert "pip install 'ziplan[ray]'" in ran.err
+
+
+def test_a_cluster_that_is_not_there_is_no_traceback(capsys, monkeypatch):
+    pytest.importorskip("ray", reason="needs the extra ray")
+    monkeypatch.setenv("RAY_ADDRESS", "no-such-scheme://nowhere")
+    ran = ziplan(capsys, *COMMAND, *flags(*VARIED), "--on", "ray")
+    assert (ran.code, ran.out) == (2, "")
+    assert "Ray cannot be reached" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_workers_of_another_version_are_refused(monkeypatch):
+    from ziplan.study import sweep_ray
+
+    class Ray:
+        exceptions = types.SimpleNamespace(RayTaskError=KeyError, RayError=OSError)
+
+        def remote(self, **_):
+            return lambda work: types.SimpleNamespace(remote=lambda *_: ("0.0.1", []))
+
+        def get(self, pending):
+            return pending
+
+        def shutdown(self):
+            pass
+
+    monkeypatch.setattr(sweep_ray, "_begun", lambda workers: Ray())
+    with pytest.raises(BadInput, match=r"worker has ziplan 0\.0\.1"):
+        swept(partial(posed, REQUEST), axes_of(VARIED), on_ray=True)

@@ -127,6 +127,7 @@ def _deliver(
     lines = fit_text(answer, written, width())
     if explain:
         from ziplan.report.derivation import explained
+        from ziplan.solve.relief import reliefs
 
-        lines += explained(answer, width())
+        lines += explained(answer, width(), reliefs(answer.problem, answer.best))
     deliver(lines, output)

@@ -34,6 +34,13 @@ class SweepFormat(str, Enum):
     CSV = "csv"
 
 
+class Workers(str, Enum):
+    """Who solves the points of a sweep."""
+
+    PROCESSES = "processes"
+    RAY = "ray"
+
+
 @app.command()
 @given_options()
 def sweep(
@@ -57,6 +64,14 @@ def sweep(
             "--jobs", min=1, max=1024, metavar="N", help="Processes. Default: by cores.", show_default=False
         ),
     ] = None,
+    on: Annotated[
+        Workers,
+        typer.Option(
+            "--on",
+            help="Who solves: processes of this machine, or a Ray cluster (RAY_ADDRESS names it).",
+            show_default=False,
+        ),
+    ] = Workers.PROCESSES,
     json: options.JsonOption = False,
     format: Annotated[
         SweepFormat,
@@ -72,7 +87,9 @@ def sweep(
     from ziplan.study.sweep import swept
 
     axes = axes_of(vary)
-    found = swept(partial(posed, given.on(model, cluster)), axes, jobs, progress_on_terminal())
+    found = swept(
+        partial(posed, given.on(model, cluster)), axes, jobs, progress_on_terminal(), on is Workers.RAY
+    )
     _deliver(found, SweepFormat.JSON if json else format, output, front)
     return ExitCode.OK if found.complete else ExitCode.INTERRUPTED
 

@@ -80,6 +80,7 @@ def _cells(found: Comparison) -> tuple[list[str], list[list[Span | str]]]:
         "tokens a day": lambda each: _timed(each, lambda outcome, _: _short(outcome.tokens_per_s * DAY)),
         "days": lambda each: _timed(each, lambda _, budget: show(budget.time / DAY, "1", 3)),
         cost: lambda each: _timed(each, lambda _, budget: _paid(budget, found.priced)),
+        "of GPU peak": lambda each: _timed(each, lambda outcome, _: _share(outcome.share_of_peak)),
         "GPUs, no offload": _plain_gpus,
         "drives last": _lifetime,
     }
@@ -104,6 +105,10 @@ def _paid(budget: Budget, priced: bool) -> str:
     if priced and budget.dollars is not None:
         return show(budget.dollars, "USD", 3)
     return show(budget.gpu_time / HOUR, "1", 3)
+
+
+def _share(share: float | None) -> str:
+    return "unknown" if share is None else f"{share:.0%}"
 
 
 def _plain_gpus(option: Option) -> str:
@@ -170,18 +175,24 @@ _ALL_IN_GPU = "do not offload: everything fits in GPU memory, and that is fastes
 def _weighed(option: Option, budget: Budget, base: Baseline, need: str, priced: bool) -> str:
     """Offloading here against plain stage 3 on the GPUs that it needs."""
     takes = f"offloading on {counted(option.outcome.gpus if option.outcome else 0, 'GPU')} takes "
-    takes += _words(budget, priced)
+    share = option.outcome.share_of_peak if option.outcome else None
+    takes += _words(budget, priced, share)
     if option.plain is None:
         return f"{takes}; {need}" + ("" if isinf(base.gpus) else ", whose time cannot be told")
+    # The same tokens of the same model: shares of the peak go as the GPU time, inversely.
+    plain_share = None if share is None else share * budget.gpu_time / option.plain.gpu_time
+    plain = _words(option.plain, priced, plain_share)
     if base.fits_here:
-        return f"{takes}; plain stage 3 fits here too and takes {_words(option.plain, priced)}"
-    there = f"and on {counted(base.step_gpus or base.gpus, 'GPU')} takes {_words(option.plain, priced)}"
+        return f"{takes}; plain stage 3 fits here too and takes {plain}"
+    there = f"and on {counted(base.step_gpus or base.gpus, 'GPU')} takes {plain}"
     return f"{takes}; {need}, {there}: {_verdict_on(budget, option.plain)}"
 
 
-def _words(budget: Budget, priced: bool) -> str:
+def _words(budget: Budget, priced: bool, share: float | None) -> str:
+    """Days, cost, and how well the GPUs are used."""
     cost = _paid(budget, priced) + ("" if priced else " GPU-hours")
-    return f"{show(budget.time / DAY, '1', 3)} days and {cost}"
+    used = "" if share is None else f" ({share:.0%} of the GPUs' peak)"
+    return f"{show(budget.time / DAY, '1', 3)} days and {cost}{used}"
 
 
 def _verdict_on(here: Budget, plain: Budget) -> str:

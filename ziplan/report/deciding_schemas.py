@@ -27,6 +27,7 @@ POINT_NUMBERS = (
     "usd_per_million_tokens",
     "flash_writes_per_million_tokens_bytes",
     "drive_lifetime_s",
+    "share_of_peak",
 )
 """Numbers of a point, the same in JSON and CSV."""
 

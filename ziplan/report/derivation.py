@@ -10,10 +10,11 @@ from ziplan.estimate import Estimate
 from ziplan.laws.law import Law, Step
 from ziplan.report.figures import hidden
 from ziplan.report.lines import Line, Span, line, wrapped
-from ziplan.report.phrases import buffer_words, placement_words, plan_words, shown
+from ziplan.report.phrases import buffer_words, placement_words, plan_words, saved_words, shown
 from ziplan.report.table import Column, table
 from ziplan.runtimes.runtime import Line as LedgerLine
 from ziplan.solve.problem import Answer
+from ziplan.solve.relief import Relief
 from ziplan.units import Unit, show, show_duration
 
 
@@ -202,12 +203,27 @@ def alternative_lines(answer: Answer, width: int) -> list[Line]:
     return [*lines, *_indented(f"searched: {answer.space}", width)]
 
 
-def explained(answer: Answer, width: int) -> list[Line]:
-    """Everything behind an answer: laws, ledger, other plans, assumptions, notes."""
+def relief_lines(reliefs: Sequence[Relief], width: int) -> list[Line]:
+    """What one more of each thing that can be bought saves of a step, each solved again, most saved first."""
+    if not reliefs:
+        return []
+    columns = [
+        Column("  one purchase", [f"  {each.what}" for each in reliefs], right=False),
+        Column("from", [each.before for each in reliefs], expendable=1),
+        Column("to", [each.after for each in reliefs], expendable=1),
+        Column("saves a step", [saved_words(each) for each in reliefs]),
+        Column("of it", [f"{each.share:.1%}" for each in reliefs]),
+    ]
+    return [line(), line(Span("what a little more would save", "bold")), *table(columns, width)]
+
+
+def explained(answer: Answer, width: int, reliefs: Sequence[Relief] = ()) -> list[Line]:
+    """Everything behind an answer: laws, ledger, purchases, other plans, assumptions, notes."""
     best = answer.best
     return [
         line(),
         *time_lines(best, width),
+        *relief_lines(reliefs, width),
         line(),
         line(Span("derivation", "bold")),
         *derivation_lines(beside_the_ledger(best), width),

@@ -29,6 +29,7 @@ from ziplan.report.phrases import (
     placement_words,
     plan_words,
     relief_words,
+    saved_words,
     shown,
     spread,
 )
@@ -208,7 +209,7 @@ def relief_rows(dossier: Dossier) -> Rows:
             each.path,
             each.before,
             each.after,
-            f"{'-' if each.saved < 0 else ''}{shown(abs(each.saved), 's')}" if each.saved else "nothing",
+            saved_words(each),
             f"{each.share:.1%}",
         )
         for each in dossier.reliefs
@@ -226,6 +227,8 @@ def plan_rows(dossier: Dossier) -> Rows:
     if dossier.config and dossier.estimate is not dossier.answer.best:
         mine = [(dossier.config, dossier.estimate), ("best", dossier.answer.best)]
     others = [(f"other {place}", each) for place, each in enumerate(dossier.answer.alternatives, 1)]
+    if dossier.answer.faster_if_it_fits is not None:
+        others.append(("faster, if it fits", dossier.answer.faster_if_it_fits))
     return [
         (
             name,

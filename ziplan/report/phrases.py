@@ -117,6 +117,11 @@ def margin_words(estimate: Estimate) -> str:
     return f"{shown(place.left_low, 'B')} ({place.share:.0%}) to spare on {where}"
 
 
+def saved_words(relief: Relief) -> str:
+    """Seconds of a step that a purchase saves, with a minus where it costs some."""
+    return f"{'-' * (relief.saved < 0)}{shown(abs(relief.saved), 's')}" if relief.saved else "nothing"
+
+
 def relief_words(relief: Relief) -> str:
     """What one purchase saves: "one more node saves 104 s a step (51%)"."""
     return f"{relief.what} saves {shown(relief.saved, 's')} a step ({relief.share:.0%})"

@@ -44,6 +44,9 @@ class Outcome(NamedTuple):
     flash_writes_per_token: float
     drive_lifetime: float | None
     binding: Binding
+    share_of_peak: float | None = None
+    """Model FLOPs (6 per parameter and token) of a GPU's peak in the precision that computes; None where
+    nobody has stated that."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -78,7 +81,13 @@ def outcome_of(best: Estimate, binding: Binding, runtime: str) -> Outcome:
         flash_writes_per_token=flash_writes_per_token(best),
         drive_lifetime=None if best.drive_lifetime is None else float(best.drive_lifetime),
         binding=binding,
+        share_of_peak=_share_of_peak(best),
     )
+
+
+def _share_of_peak(best: Estimate) -> float | None:
+    peak = best.cluster.node.gpu.peak_flops_per_s.get(best.workload.precision)
+    return float(best.model_flops_per_s_per_gpu) / peak if peak else None
 
 
 class Row(NamedTuple):

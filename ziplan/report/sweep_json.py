@@ -88,6 +88,7 @@ def numbers(outcome: Outcome) -> dict[str, float | None]:
         else outcome.dollars_per_token * million,
         "flash_writes_per_million_tokens_bytes": outcome.flash_writes_per_token * million,
         "drive_lifetime_s": outcome.drive_lifetime,
+        "share_of_peak": outcome.share_of_peak,
     }
     assert tuple(known) == POINT_NUMBERS
     return dict.fromkeys(known) if outcome.verdict == "does_not_fit" else known

@@ -8,14 +8,12 @@ from typing import NamedTuple
 
 from ziplan.estimate import Estimate
 from ziplan.report.figures import (
-    Place,
     cost_per_million_tokens,
     flash_writes_per_node,
     gpu_hours_per_million_tokens,
     hidden,
     interval,
     kinds_of_inputs,
-    lacking,
     tightest,
 )
 from ziplan.report.lines import Line, Span, line, wrapped
@@ -23,6 +21,7 @@ from ziplan.report.page import Block, Paragraph, laid_out
 from ziplan.report.phrases import (
     binding_words,
     job_words,
+    margin_words,
     money,
     placement_words,
     plan_words,
@@ -87,7 +86,7 @@ def _headline(answer: Answer, width: int) -> list[Line]:
     where = f"{best.cluster.label} ({_gpus(best)})"
     what = f"{job_words(best.workload)} on {where}, {runtime.NAME} {runtime.VERSION}".rstrip()
     verdict = best.verdict.replace("_", " ")
-    margin = _margin(best, tightest(best))
+    margin = margin_words(best)
     style = f"bold {VERDICTS[best.verdict]}"
     if len(what) + len(verdict) + len(margin) + 4 <= width:
         return [line(f"{what}: ", Span(verdict, style), f", {margin}")]
@@ -101,21 +100,6 @@ def _gpus(estimate: Estimate) -> str:
     """How many GPUs train, of how many there are."""
     there = counted(estimate.cluster.gpu_count, "GPU")
     return there if estimate.gpus >= estimate.cluster.gpu_count else f"{int(estimate.gpus)} of {there}"
-
-
-def _margin(estimate: Estimate, place: Place | None) -> str:
-    if estimate.verdict == "unknown" and estimate.unknown:
-        return f"not stated: {', '.join(estimate.unknown)}"
-    if place is None:
-        return "no tier has a need"
-    where = f"{place.tier} in {place.phase}"
-    if place.left_high < 0:
-        others = [tier for tier in lacking(estimate) if tier != place.tier]
-        also = f" ({' and '.join(others)} lack{'s' * (len(others) == 1)} too)" if others else ""
-        return f"at least {shown(-place.left_high, 'B')} too much for {where}{also}"
-    if place.left_low < 0:
-        return f"up to {shown(-place.left_low, 'B')} too much for {where}"
-    return f"{shown(place.left_low, 'B')} ({place.share:.0%}) to spare on {where}"
 
 
 def _time(estimate: Estimate) -> list[Paragraph]:

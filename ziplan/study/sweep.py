@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from itertools import product
 from math import isfinite
 from multiprocessing import get_context
@@ -42,15 +43,18 @@ def swept(
     axes: Sequence[Axis],
     jobs: int | None = None,
     progress: Callable[[int, int], None] = lambda done, points: None,
+    on_ray: bool = False,
 ) -> Sweep:
-    """The grid's points in its order, however many processes solve them; an interrupt ends it early.
+    """The grid's points in its order, whoever solves them: processes here, or a Ray cluster.
+
+    An interrupt ends it early.
 
     BadInput where every point is refused: then it is the question that is wrong.
     """
     points = list(product(*(axis.values for axis in axes)))
     solved: list[Solved] = []
     try:
-        for each in _solved(pose, axes, points, jobs or _jobs(len(points))):
+        for each in _solved(pose, axes, points, jobs, on_ray):
             solved.append(each)
             progress(len(solved), len(points))
     except KeyboardInterrupt:
@@ -78,9 +82,15 @@ def _jobs(points: int) -> int:
 
 
 def _solved(
-    pose: Pose, axes: Sequence[Axis], points: Sequence[tuple[str, ...]], jobs: int
+    pose: Pose, axes: Sequence[Axis], points: Sequence[tuple[str, ...]], asked: int | None, on_ray: bool
 ) -> Iterator[Solved]:
     paths = tuple(axis.path for axis in axes)
+    if on_ray:
+        from ziplan.study.sweep_ray import solved_on_ray
+
+        yield from solved_on_ray(partial(solve_chunk, pose, paths), chunks(points), asked)
+        return
+    jobs = asked or _jobs(len(points))
     if jobs == 1:
         for point in points:
             yield solve_point(pose, paths, point)
@@ -102,12 +112,14 @@ def _submitted(
     """The chunks given to processes, which are started here and leave an interrupt to this one."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        return [
-            pool.submit(solve_chunk, pose, paths, points[start : start + CHUNK])
-            for start in range(0, len(points), CHUNK)
-        ]
+        return [pool.submit(solve_chunk, pose, paths, chunk) for chunk in chunks(points)]
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def chunks(points: Sequence[tuple[str, ...]]) -> list[Sequence[tuple[str, ...]]]:
+    """The points in pieces that are worth sending somewhere."""
+    return [points[start : start + CHUNK] for start in range(0, len(points), CHUNK)]
 
 
 def solve_chunk(pose: Pose, paths: Sequence[str], points: Sequence[tuple[str, ...]]) -> list[Solved]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ziplan.errors import BadInput
 from ziplan.report.charts.chart import Chart
-from ziplan.report.charts.colours import COLOURS, as_variables, light, variables
+from ziplan.report.charts.colours import as_variables, light, variables
 from ziplan.report.charts.lean import lean
 from ziplan.report.dossier import Dossier
 
@@ -133,16 +133,3 @@ def _drawn(charts: Sequence[Chart], dossier: Dossier, width: float, prefix: str)
         _sheet(charts, dossier, width).savefig(drawn, format="svg", metadata={"Date": None})
     said = ". ".join(f"{chart.title}: {chart.says(dossier)}" for chart in charts)
     return as_variables(lean(drawn.getvalue(), prefix, said))
-
-
-def contrast_pairs() -> Mapping[str, Sequence[str]]:
-    """Text colours and the grounds that they stand on; the tests hold each pair to 4.5 in both schemes."""
-    grounds = [name for name in COLOURS if name.endswith("_ground")]
-    return {
-        "ink": ["paper", *grounds],
-        "muted": ["paper"],
-        "bad": ["paper"],
-        "fair": ["paper"],
-        "good": ["paper"],
-        "link": ["paper"],
-    }

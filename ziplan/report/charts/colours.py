@@ -40,6 +40,12 @@ COLOURS: dict[str, Colour] = {
     "empty_ground": Colour("#eef0f2", "#23282e"),
 }
 
+GROUNDS_OF: dict[str, tuple[str, ...]] = {
+    "ink": ("paper", *(name for name in COLOURS if name.endswith("_ground"))),
+    **dict.fromkeys(("muted", "bad", "fair", "good", "link"), ("paper",)),
+}
+"""Colours of texts and the grounds that they stand on."""
+
 SERIES = ("blue", "orange", "teal", "purple", "ochre", "pink", "green")
 """Parts of a stack or kinds of a row, in the order in which they are given out; grey is the rest."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 FONTS = "system-ui, sans-serif"
@@ -18,9 +18,11 @@ def lean(text: str, prefix: str, said: str) -> str:
     for child in list(root):
         if child.tag == f"{{{SVG}}}metadata":
             root.remove(child)
-    used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', text))
+    # Names of matplotlib's own change from run to run.
+    used = dict.fromkeys(re.findall(r'(?:url\(|href=")#([^)"]+)', text))
+    names = {old: f"{prefix}{number}" for number, old in enumerate(used)}
     for element in root.iter():
-        _slim(element, used, prefix)
+        _slim(element, names)
     _unwrap(root)
     box = root.get("viewBox", "0 0 1 1").split()
     root.attrib.clear()
@@ -40,26 +42,26 @@ def _unwrap(element: ET.Element) -> None:
     element[:] = kept
 
 
-def _slim(element: ET.Element, used: set[str], prefix: str) -> None:
-    """One element's attributes, in place."""
-    own = element.get("id")
-    if own in used:
-        element.set("id", f"{prefix}{own}")
-    elif own is not None:
-        del element.attrib["id"]
+def _slim(element: ET.Element, names: Mapping[str, str]) -> None:
+    """One element's attributes, in place; identifiers get their new names, those that nothing uses go."""
+    own = element.attrib.pop("id", "")
+    if own in names:
+        element.set("id", names[own])
     if element.get("transform", "").startswith("rotate(-0 "):
         del element.attrib["transform"]
     for key, value in element.attrib.items():
         if key in _SHORTER:
             element.set(key, _SHORTER[key](value))
         elif key in ("style", "clip-path"):
-            element.set(key, _FONT.sub("", value).replace("url(#", f"url(#{prefix}"))
+            named = _URL.sub(lambda url: f"url(#{names[url[1]]})", value)
+            element.set(key, _FONT.sub("", named))
         elif key == f"{{{XLINK}}}href":
-            element.set(key, value.replace("#", f"#{prefix}"))
+            element.set(key, f"#{names[value[1:]]}")
 
 
 # The page's own font, or the one that the drawing names once, is taken.
 _FONT = re.compile(r"font-family: [^;]*;? *")
+_URL = re.compile(r"url\(#([^)]+)\)")
 _NUMBER = re.compile(r"-?[0-9]+\.[0-9]+")
 _STEP = re.compile(r"([A-Za-z])([^A-Za-z]*)")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from ziplan.report.charts.axis import heading
 from ziplan.report.charts.chart import NARROW, Chart
 from ziplan.report.charts.colours import light
 from ziplan.report.dossier import Dossier
@@ -64,7 +65,7 @@ def _draw(figure: FigureBase, dossier: Dossier, width: float) -> None:
     axes.set_yticks([row + 0.5 for row in range(len(found.tokens))], [f"{each:,}" for each in found.tokens])
     axes.tick_params(length=0, labelsize=size, labelcolor=light("muted"))
     axes.set_xlabel("ranks (GPUs)")
-    axes.set_title("tokens per rank and micro-step")
+    heading(figure, "tokens per rank and micro-step", width)
     for spine in axes.spines.values():
         spine.set_visible(False)
     handles = [

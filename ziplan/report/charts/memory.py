@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ziplan.estimate import Estimate
-from ziplan.report.charts.axis import bytes_axis
+from ziplan.report.charts.axis import bytes_axis, heading
 from ziplan.report.charts.chart import NARROW, Chart
 from ziplan.report.charts.colours import SERIES, light
 from ziplan.report.dossier import Dossier
@@ -23,14 +23,16 @@ ROW, AROUND, WORDS = 22.0, 78.0, 17.0
 BAR = 0.72
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
+    """A colour of a tier's bars: a line of the ledger, or the sum of the small ones."""
+
     name: str
     colour: str
     amounts: Sequence[float]
     """High end of the need in each phase, bytes."""
 
 
-def _parts(estimate: Estimate, tier: str) -> list[_Part]:
+def parts(estimate: Estimate, tier: str) -> list[Part]:
     """The lines of a tier that are largest in some phase, and the sum of the others."""
     phases = list(estimate.memory[tier].phases)
     of_name: dict[str, list[float]] = {}
@@ -43,11 +45,11 @@ def _parts(estimate: Estimate, tier: str) -> list[_Part]:
     kept, rest = ranked[:MOST_PARTS], ranked[MOST_PARTS:]
     # In the ledger's order, so that what stays through all phases lies at the bottom of each.
     kept.sort(key=lambda name: (-min(of_name[name][1:]), -max(of_name[name])))
-    parts = [_Part(name, colour, of_name[name]) for name, colour in zip(kept, SERIES, strict=False)]
+    kinds = [Part(name, colour, of_name[name]) for name, colour in zip(kept, SERIES, strict=False)]
     if rest:
         sums = [sum(of_name[name][place] for name in rest) for place in range(len(phases))]
-        parts.append(_Part(f"{counted(len(rest), 'smaller line')}", "grey", sums))
-    return parts
+        kinds.append(Part(f"{counted(len(rest), 'smaller line')}", "grey", sums))
+    return kinds
 
 
 def _height(dossier: Dossier, width: float) -> float:
@@ -55,7 +57,7 @@ def _height(dossier: Dossier, width: float) -> float:
 
 
 def _panel(estimate: Estimate, tier: str, width: float) -> float:
-    rows, words = ROW * len(estimate.memory[tier].phases), WORDS * len(_parts(estimate, tier))
+    rows, words = ROW * len(estimate.memory[tier].phases), WORDS * len(parts(estimate, tier))
     return AROUND + (rows + words + 8 if width <= NARROW else max(rows, words + 20))
 
 
@@ -65,16 +67,18 @@ def _draw(figure: FigureBase, dossier: Dossier, width: float) -> None:
     places = figure.subfigures(len(tiers), 1, height_ratios=heights, squeeze=False)
     for place, tier in zip(places[:, 0], tiers, strict=True):
         axes = place.subplots()
-        _tier(axes, dossier.estimate, tier)
+        _tier(axes, dossier.estimate, tier, width)
+        there = shown(dossier.estimate.memory[tier].available, "B")
+        heading(place, f"{tier} per {_whose(dossier.estimate, tier)}: {there} to use", width)
         side = "outside lower left" if width <= NARROW else "outside right upper"
         place.legend(handles=axes.get_legend_handles_labels()[0], loc=side)
 
 
-def _tier(axes: Axes, estimate: Estimate, tier: str) -> None:
+def _tier(axes: Axes, estimate: Estimate, tier: str, width: float) -> None:
     memory = estimate.memory[tier]
     phases = list(memory.phases)
     left = [0.0] * len(phases)
-    for part in _parts(estimate, tier):
+    for part in parts(estimate, tier):
         axes.barh(
             phases,
             part.amounts,
@@ -91,8 +95,7 @@ def _tier(axes: Axes, estimate: Estimate, tier: str) -> None:
         if high - low > 0.004 * memory.available:
             axes.vlines(low, place - BAR / 2, place + BAR / 2, color=light("ink"), linewidth=1.5)
     axes.axvline(memory.available, color=light("bad"), linewidth=2.0)
-    axes.set_title(f"{tier} per {_whose(estimate, tier)}: {shown(memory.available, 'B')} to use")
-    bytes_axis(axes, 1.03 * max(memory.available, memory.high))
+    bytes_axis(axes, width, 1.03 * max(memory.available, memory.high))
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ziplan.estimate import TierTest
+from ziplan.report.charts.axis import heading
 from ziplan.report.charts.chart import NARROW, Chart
 from ziplan.report.charts.colours import SERIES, light
 from ziplan.report.dossier import Dossier
@@ -53,9 +54,7 @@ def _draw(figure: FigureBase, dossier: Dossier, width: float) -> None:
     axes.set_ylim(sustained * min(1.0, *margins) / (10 * BEYOND), sustained * max(BEYOND, *margins) * 2)
     of_what = " of streamed parameters" if width > NARROW else ""
     axes.set_xlabel(f"FLOPs per byte{of_what} (dashed: this plan)")
-    axes.set_title(
-        "FLOP/s that a tier can feed to one GPU" if width > NARROW else "FLOP/s that a tier can feed"
-    )
+    heading(figure, "FLOP/s that a tier can feed to one GPU", width)
     _ticks(axes, width)
     figure.legend(loc="outside lower left", ncols=2 if width > NARROW else 1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ziplan.report.charts.axis import seconds_axis
+from ziplan.report.charts.axis import row_names, seconds_axis
 from ziplan.report.charts.chart import NARROW, Chart
 from ziplan.report.charts.colours import light
 from ziplan.report.dossier import Dossier
@@ -15,7 +15,7 @@ from ziplan.report.phrases import shown
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
-ROW, AROUND = 24.0, 74.0
+ROW, AROUND = 26.0, 74.0
 WORTH = 1e-3
 """Share of the step from which on a term has a bar."""
 ROOM = 1.22
@@ -33,7 +33,7 @@ def _rows(dossier: Dossier) -> list[tuple[str, float, float]]:
 
 def _draw(figure: FigureBase, dossier: Dossier, width: float) -> None:
     rows, axes = _rows(dossier), figure.subplots()
-    names = [name for name, _, _ in rows]
+    names = row_names((name for name, _, _ in rows), width)
     axes.barh(names, [row[1] for row in rows], 0.7, color=light("blue"), label="the step waits for it")
     axes.barh(
         names,
@@ -50,7 +50,7 @@ def _draw(figure: FigureBase, dossier: Dossier, width: float) -> None:
     for place, (_, waited, behind) in enumerate(rows):
         words = shown(waited, "s") if waited else f"{shown(behind, 's')} hidden"
         axes.text(waited + behind + 0.01 * longest, place, words, va="center", fontsize=11)
-    seconds_axis(axes, (ROOM if width > NARROW else 1.5) * longest, longest)
+    seconds_axis(axes, width, (ROOM if width > NARROW else 1.5) * longest, longest)
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ziplan.report.charts.axis import seconds_axis
+from ziplan.report.charts.axis import heading, heading_lines, row_names, seconds_axis
 from ziplan.report.charts.chart import NARROW, Chart
 from ziplan.report.charts.colours import SERIES, light
 from ziplan.report.dossier import Dossier
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import FigureBase
 
-STRIP, ROW, AROUND, WORDS = 132.0, 24.0, 62.0, 17.0
+STRIP, ROW, AROUND, WORDS = 132.0, 26.0, 62.0, 17.0
 """Pixels of the strip, of a row of a stage, of a stage's title and axis, of a line of a legend."""
 GRAIN = 20
 """Steps that the height of a row has: a column is worked through in twentieths."""
@@ -91,7 +91,11 @@ def shares(stretches: Sequence[tuple[float, float]], span: float, columns: int) 
 def _height(dossier: Dossier, width: float) -> float:
     simulation = _simulation(dossier)
     legend = WORDS * (_legend_rows(simulation, width) - 1)
-    return STRIP + legend + sum(AROUND + ROW * len(rows_of(stage)) for stage in simulation.stages)
+    return STRIP + legend + sum(_panel(stage, len(rows_of(stage)), width) for stage in simulation.stages)
+
+
+def _panel(stage: StagePlayed, rows: int, width: float) -> float:
+    return AROUND + ROW * rows + WORDS * (len(heading_lines(_title(stage), width)) - 1)
 
 
 def _legend_rows(simulation: Simulation, width: float) -> int:
@@ -107,10 +111,14 @@ def _draw(figure: FigureBase, dossier: Dossier, width: float) -> None:
     simulation = _simulation(dossier)
     rows = [rows_of(stage) for stage in simulation.stages]
     strip = STRIP + WORDS * (_legend_rows(simulation, width) - 1)
-    heights = [strip, *(AROUND + ROW * len(each) for each in rows)]
+    heights = [
+        strip,
+        *(_panel(stage, len(each), width) for stage, each in zip(simulation.stages, rows, strict=True)),
+    ]
     places = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
     _strip(places[0], simulation, width)
     for place, stage, each in zip(places[1:], simulation.stages, rows, strict=True):
+        heading(place, _title(stage), width)
         _stage(place.subplots(), stage, each, width)
 
 
@@ -127,13 +135,21 @@ def _strip(figure: FigureBase, simulation: Simulation, width: float) -> None:
             at += seconds
         axes.vlines(begin, -0.45, 0.45, color=light("ink"), linewidth=1.0)
     axes.vlines(at, -0.45, 0.45, color=light("ink"), linewidth=1.0)
-    axes.set_title(f"the whole step: {shown(simulation.makespan, 's')}")
+    heading(figure, f"the whole step: {shown(simulation.makespan, 's')}", width)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    seconds_axis(axes, simulation.makespan)
+    seconds_axis(axes, width, simulation.makespan)
     words = {WORKS: WORKS, **{cause: f"waits for {cause}" for cause in causes}, "": "other waits"}
     handles = [Patch(color=light(colours[name]), label=label) for name, label in words.items()]
     figure.legend(handles=handles, loc="outside lower left", ncols=_legend_columns(width))
+
+
+def _title(stage: StagePlayed) -> str:
+    """A stage, how many rounds of it are shown, and how often it happens."""
+    shown_rounds = f", {stage.rounds:,} rounds" if stage.rounds > 1 else ""
+    of_all = f" of {stage.repeats:,} alike" if stage.repeats > stage.rounds else ""
+    one = ", one" if of_all and not shown_rounds else ""
+    return f"{stage.name}{one}{shown_rounds}{of_all}: {shown(stage.watched.played.span, 's')}"
 
 
 def _stage(
@@ -154,14 +170,11 @@ def _stage(
             linewidth=0,
         )
         axes.axhline(place + 0.42, color=light("rule"), linewidth=0.8)
-    rounds = f", the first of {stage.rounds:,} rounds played" if stage.rounds > 1 else ""
-    of_all = f", one of {stage.repeats:,} alike" if stage.repeats > stage.rounds else ""
-    axes.set_title(f"{stage.name}{of_all}{rounds}: {shown(span, 's')}")
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_yticks(range(len(rows)), row_names(rows, width))
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    seconds_axis(axes, span)
+    seconds_axis(axes, width, span)
 
 
 def _says(dossier: Dossier) -> str:
