@@ -62,8 +62,8 @@ def bench(
         bool, _option("--quick", help="Shorter: under a minute with one drive and no GPU.")
     ] = False,
     budget: Annotated[
-        str, _option("--budget", metavar="TIME", help="Take no longer than this, e.g. '3 min'.")
-    ] = "",
+        str | None, _option("--budget", metavar="TIME", help="Take no longer than this, e.g. '3 min'.")
+    ] = None,
     storage: Annotated[
         list[str] | None,
         _option(
@@ -74,13 +74,13 @@ def bench(
         ),
     ] = None,
     max_write: Annotated[
-        str,
+        str | None,
         _option(
             "--max-write",
             metavar="BYTES",
             help="Write no more than this, all drives together. Default: 256 GiB, with --quick 64 GiB.",
         ),
-    ] = "",
+    ] = None,
     dry_run: Annotated[
         bool, _option("--dry-run", help="Say what would be done, how long and how much written.")
     ] = False,
@@ -124,6 +124,8 @@ def bench(
         return _list()
     _check_extends(extends)
     if replay is not None:
+        asked_for = {"--only": only, "--skip": skip, "--storage": storage, "--budget": budget}
+        _refuse_beside_replay({**asked_for, "--max-write": max_write, "--quick": quick, "--dry-run": dry_run})
         from ziplan.bench.record import load
 
         return _tell(load(replay), output, extends, json)
@@ -156,12 +158,21 @@ def _check_extends(machine: str) -> None:
         load_node(machine)
 
 
-def _options(quick: bool, budget: str, storage: list[str], max_write: str, repeat: int) -> Options:
+def _refuse_beside_replay(given: dict[str, object]) -> None:
+    """What says how to measure has no meaning where nothing is."""
+    for flag, value in given.items():
+        if value:
+            raise BadInput.of("has no meaning with --replay, which measures nothing", file=flag)
+
+
+def _options(
+    quick: bool, budget: str | None, storage: list[str], max_write: str | None, repeat: int
+) -> Options:
     from ziplan.bench.benchmark import MOST_WRITTEN, MOST_WRITTEN_QUICKLY, Options
 
     _amount(budget, "s", "--budget")
     for folder in storage:
-        if not Path(folder).is_dir():
+        if not folder.strip() or not Path(folder).is_dir():
             problem = "is no folder" if Path(folder).exists() else "no such folder"
             help = "give a folder on the drive: a raw device is never written to"
             raise BadInput.of(f"{problem}: {folder[:200]}", file="--storage", help=help)
@@ -170,11 +181,11 @@ def _options(quick: bool, budget: str, storage: list[str], max_write: str, repea
     return Options(quick=quick, storage=tuple(storage), max_write=whole / repeat)
 
 
-def _amount(text: str, unit: str, flag: str) -> float | None:
+def _amount(text: str | None, unit: str, flag: str) -> float | None:
     """The quantity that a flag gives; None where it was not given."""
     from ziplan.units import UnitError, parse
 
-    if not text:
+    if text is None:
         return None
     try:
         return parse(text, unit)
@@ -184,7 +195,7 @@ def _amount(text: str, unit: str, flag: str) -> float | None:
 
 def _measure(
     asked: Options,
-    budget: str,
+    budget: str | None,
     only: list[str],
     skip: list[str],
     forms: tuple[bool, bool],

@@ -83,7 +83,14 @@ def _documents() -> dict[str, dict[str, Any]]:
     from ziplan.report.deciding_schemas import DECIDING
     from ziplan.report.schemas import DOCUMENTS
 
-    return {**DOCUMENTS, "check": CHECK, **DECIDING}
+    return {**DOCUMENTS, "check": CHECK, **DECIDING, "bench": _bench()}
+
+
+def _bench() -> dict[str, Any]:
+    """The record of a bench, which is read as well as written."""
+    from ziplan.bench.record import SCHEMA, Record
+
+    return {"$schema": DIALECT, **Record.model_json_schema(), "title": SCHEMA}
 
 
 def schema_names() -> list[str]:
