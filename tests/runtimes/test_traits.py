@@ -7,6 +7,7 @@ from runtimes.toy import cluster, plan, workload
 
 from ziplan.estimate import estimate
 from ziplan.laws.law import Derivation
+from ziplan.plan import Checkpointing, Placement
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.deepspeed.released import Released
 from ziplan.runtimes.deepspeed.traits import (
@@ -140,6 +141,27 @@ def test_weights_that_were_gathered_to_be_saved_stayed():
     assert line("0.4.3", chosen, "hbm", name, "save", work) == (2 * P, 2 * P)
     assert line("0.4.4", chosen, "hbm", name, "save", work) == (0, 0)
     assert line("0.4.3", chosen, "hbm", name, "save") == (0, 0)
+
+
+def test_what_was_pinned_before_pytorch_1_11_is_as_large_as_it_was_asked_to_be():
+    training = WORK.training.model_copy(update={"pinned_rounding": True})
+    work = type(WORK)(WORK.model, training, WORK.precision, WORK.activations)
+    chosen = plan("dram", "dram", dp_degree=8.0)
+    exact, rounded = (
+        line(each, chosen, "dram", "fp32 gradients", "step", work) for each in ("0.5.10", "0.6.0")
+    )
+    assert exact == (4 * P, 4 * P)
+    assert rounded[0] == 4 * P < rounded[1]
+
+
+def test_checkpoints_that_are_waited_for_are_not_pinned():
+    fields = {"dp_degree": 8.0, "activation_checkpointing": float(Checkpointing.FULL)}
+    chosen = replace(plan("hbm", "dram", **fields), placement=Placement(*({"hbm": 1.0},) * 3, {"dram": 1.0}))
+    pinned = {
+        version: [one.pinned for one in book(version, chosen).lines if one.name == "activation checkpoints"]
+        for version in ("0.16.9", VERSION)
+    }
+    assert pinned == {"0.16.9": [False], VERSION: [True]}
 
 
 def test_updated_parameters_go_back_beside_the_update_as_long_as_tiles_did():

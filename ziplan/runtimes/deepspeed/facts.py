@@ -170,6 +170,11 @@ class Facts(shared.Facts):
         return 0.0 if self.workload.training.loading.zero_init is False else self.stage3
 
     @cached_property
+    def rounds_pinned(self) -> bool:
+        """Unless the release ran on a PyTorch that did not."""
+        return self.workload.training.pinned_rounding and not self.traits.pins_exactly
+
+    @cached_property
     def stops_early(self) -> float:
         """Checkpoints are not reentrant (`knobs.REENTRANT`), as transformers has them since version 5."""
         return 1 - self.traits.recomputes_whole_layers

@@ -137,6 +137,10 @@ def _checkpoints(book: Ledger, f: Facts, host: str) -> None:
         ranks_per_instance=f.ranks,
     )
     knob, phases = "activation_checkpointing.cpu_checkpointing", ("forward", "backward")
+    if f.traits.checkpoints_wait:
+        # Copied by `.cpu()`, which pins nothing.
+        book.add("activation checkpoints", host, phases, checkpoints, knob=knob)
+        return
     _pin(book, f, host, "activation checkpoints", checkpoints, f.ranks * layers, knob, phases)
 
 

@@ -102,6 +102,12 @@ WINDOWS: dict[str, Window] = {
         "runtime/zero/stage3.py:_create_fp16_partitions_with_defragmentation of 0.3.16 sizes the buffer that "
         "is written back to NVMe by shards, of 0.5.10 by whole tensors",
     ),
+    "pins_exactly": Window(
+        None,
+        "0.6.0",
+        "aten/src/THC/THCCachingHostAllocator.cpp, in PyTorch to 1.10 (1.11 is of March 2022, as DeepSpeed 0.6.0), "
+        "asks cudaHostAlloc for the size that it is asked for",
+    ),
     "pins_by_default": Window(
         "0.19.8",
         None,
@@ -159,6 +165,8 @@ class Traits(NamedTuple):
     """Stage 3 has a buffer of gradients off the GPU even where none are accumulated."""
     writes_back_whole_tensors: float
     """The buffer for parameters that are written to NVMe holds whole tensors, not shards."""
+    pins_exactly: float
+    """PyTorch pins no more than it is asked for."""
     pins_by_default: float
     """What zero.Init put on the host stays pinned when it has moved."""
     pins_master_weights: float

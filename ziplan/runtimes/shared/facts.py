@@ -79,6 +79,11 @@ class Facts:
         return 0.0
 
     @cached_property
+    def rounds_pinned(self) -> bool:
+        """Whether PyTorch rounds what it pins up to a power of two."""
+        return self.workload.training.pinned_rounding
+
+    @cached_property
     def stops_early(self) -> float:
         """1 where recomputation of a layer ends before its last matrix (`compute.stopped_before`)."""
         return 0.0

@@ -18,7 +18,7 @@ def pinned_block_bytes(requested_bytes: Bytes, block_unit: Bytes, block_count: C
 
 def pinned_high(f: Facts, label: str, amount: float, block_count: float) -> float:
     """The most that pinning `amount` bytes in so many equal blocks takes: rounded up where PyTorch rounds."""
-    if not f.workload.training.pinned_rounding:
+    if not f.rounds_pinned:
         return amount
     return f.derivation.apply(
         pinned_block_bytes, label, requested_bytes=amount, block_unit=BYTE, block_count=block_count
