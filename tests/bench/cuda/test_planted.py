@@ -1,8 +1,12 @@
 """Planted bandwidths come back: from a machine whose links share as a model says, each within 1 %."""
 
+import os
 import random
+import subprocess
+import sys
 
 import pytest
+from bench.cuda.built import HERE
 
 from ziplan.simulate.sharing import fair_shares
 
@@ -109,3 +113,22 @@ def test_the_compiler_that_the_gpu_needs_is_found(run, capability):
 
 def test_a_driver_of_cuda_12_gets_cubins_of_cuda_12(run):
     assert run("facts", driver=12080)["gpu.count"] == 1
+
+
+def test_the_table_that_compares_with_torch(fake_driver, tmp_path):
+    """The script for a real GPU runs through here too; torch's column is empty without a GPU of its own."""
+    root = HERE.parents[1]
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(fake_driver),
+        "XDG_CACHE_HOME": str(tmp_path),
+        "FAKE_CUDA": "h2d=2e9;d2h=1e9;duplex=2.5e9;hbm=4e9",
+        "PYTHONPATH": str(root),
+    }
+    command = [sys.executable, "-m", "gpu.compare", "--repeats", "2", "--largest", str(2**20)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = {row.split()[0]: row.split()[1:] for row in done.stdout.splitlines() if row.startswith("gpu.0.")}
+    assert float(rows["gpu.0.host_to_device"][0]) == near(2.0)
+    assert float(rows["gpu.0.hbm.copy_bandwidth"][0]) == near(4.0)
+    assert rows["gpu.0.hbm.copy_bandwidth"][-2] == "0.00%", "two repeats that agree"
