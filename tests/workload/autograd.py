@@ -7,14 +7,14 @@ import re
 import pytest
 from workload.hugging_face import HEADS, TWO_STACKS, hf_config, hf_kind
 
-LAYER_NAME = re.compile(r"\.(layers?|h|block)\.\d+$")
+LAYER_NAME = re.compile(r"\.(layers?|h|blocks?)\.\d+$")
 BATCH, SEQUENCE = 2, 96
 
 NO_ATTENTION_DROPOUT = {
     *("cohere", "cohere2", "deepseek_v2", "deepseek_v3", "gemma", "gemma2", "gemma3_text", "gpt_oss"),
     *("granite", "granitemoe", "llama", "llama4_text", "mistral", "mixtral", "olmo", "olmo2", "olmoe", "phi"),
     *("phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3"),
-    *("ernie4_5", "glm", "glm4", "olmo3", "seed_oss"),
+    *("ernie4_5", "glm", "glm4", "glm4_moe", "minimax_m2", "olmo3", "seed_oss"),
 }
 """Families trained without dropout inside attention, though their configs have a place for it."""
 
@@ -33,7 +33,8 @@ def measured_bytes_per_token(
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = prepared(hf_kind(config).from_config(settings).to(dtype).train())
-    parameters = {tensor.untyped_storage().data_ptr() for tensor in model.parameters()}
+    own = (*model.parameters(), *model.buffers())
+    parameters = {tensor.untyped_storage().data_ptr() for tensor in own}
     tokens = BATCH * tokens_of(config)
     watched = [_Watch(torch, module, parameters, tokens) for module in _layers(model)]
     model(**_inputs(torch, config, dtype))
@@ -88,6 +89,8 @@ class _Watch:
 
 
 def _set_dropout(settings, dropout, attention):
+    if hasattr(settings, "attn_config"):
+        settings.attn_config.attn_pdrop = 0.1 if dropout else 0.0
     for key, value in vars(settings).items():
         if isinstance(value, (int, float)) and re.search(r"(pdrop|dropout|dropout_prob|dropout_rate)$", key):
             # The CPU has no flash kernel with dropout; a GPU's keeps a seed only.

@@ -7,6 +7,9 @@ import pytest
 HEADS = {
     "t5": "AutoModelForSeq2SeqLM",
     "mt5": "AutoModelForSeq2SeqLM",
+    "mbart": "AutoModelForSeq2SeqLM",
+    "m2m_100": "AutoModelForSeq2SeqLM",
+    "blenderbot": "AutoModelForSeq2SeqLM",
     "bart": "AutoModelForSeq2SeqLM",
     "bert": "AutoModelForMaskedLM",
     "roberta": "AutoModelForMaskedLM",

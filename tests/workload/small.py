@@ -44,6 +44,17 @@ LATENT = {
     "n_group": 2,
     "topk_group": 1,
 }
+BART = {
+    "d_model": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_ffn_dim": 96,
+    "decoder_ffn_dim": 112,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "vocab_size": 50,
+    "max_position_embeddings": 64,
+}
 T5 = {
     "d_model": 64,
     "d_kv": 16,
@@ -57,18 +68,9 @@ T5 = {
 SPARSE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 
 _SMALL: dict[str, dict[str, Any]] = {
-    "bart": {
-        "d_model": 64,
-        "encoder_layers": 2,
-        "decoder_layers": 3,
-        "encoder_ffn_dim": 96,
-        "decoder_ffn_dim": 112,
-        "encoder_attention_heads": 4,
-        "decoder_attention_heads": 4,
-        "vocab_size": 50,
-        "max_position_embeddings": 64,
-    },
+    "bart": BART,
     "bert": EVEN_HEADS,
+    "blenderbot": BART,
     "bloom": {"hidden_size": 64, "n_layer": 3, "n_head": 4, "vocab_size": 50},
     "cohere": one(DECODER, use_qk_norm=True),
     "cohere2": DECODER,
@@ -81,7 +83,28 @@ _SMALL: dict[str, dict[str, Any]] = {
     "gemma3_text": one(DECODER, head_dim=16),
     "glm": one(DECODER, head_dim=16),
     "glm4": one(DECODER, head_dim=16),
+    "glm4_moe": one(
+        DECODER,
+        head_dim=16,
+        n_routed_experts=8,
+        num_experts_per_tok=2,
+        n_shared_experts=1,
+        moe_intermediate_size=24,
+        first_k_dense_replace=1,
+        n_group=1,
+        topk_group=1,
+    ),
     "gpt2": {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64, "vocab_size": 50},
+    "gpt_bigcode": {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64, "vocab_size": 50},
+    "gpt_neo": {
+        "hidden_size": 64,
+        "num_layers": 3,
+        "num_heads": 4,
+        "max_position_embeddings": 64,
+        "vocab_size": 50,
+        "intermediate_size": 96,
+        "attention_types": [[["global"], 3]],
+    },
     "gpt_neox": EVEN_HEADS,
     "gpt_oss": one(DECODER, num_local_experts=4, num_experts_per_tok=2, head_dim=16),
     "gptj": {
@@ -98,8 +121,12 @@ _SMALL: dict[str, dict[str, Any]] = {
     "llama4_text": one(
         DECODER, head_dim=16, intermediate_size_mlp=128, num_local_experts=4, interleave_moe_layer_step=2
     ),
+    "m2m_100": one(BART, encoder_layerdrop=0.0, decoder_layerdrop=0.0),
+    "mbart": BART,
+    "minimax_m2": one(DECODER, num_local_experts=4, num_experts_per_tok=2, head_dim=16),
     "mistral": DECODER,
     "mixtral": one(DECODER, num_local_experts=4, num_experts_per_tok=2),
+    "mpt": {"d_model": 64, "n_layers": 3, "n_heads": 4, "vocab_size": 50},
     "mt5": T5,
     "olmo": DECODER,
     "olmo2": DECODER,
@@ -149,6 +176,8 @@ FLAGS = {
     "gemma": ["attention_bias"],
     "glm": ["attention_bias"],
     "glm4": ["attention_bias"],
+    "glm4_moe": ["attention_bias", "use_qk_norm"],
+    "gpt_bigcode": ["multi_query"],
     "gpt_neox": ["attention_bias"],
     "gpt_oss": ["attention_bias"],
     "granite": ["attention_bias", "mlp_bias"],
@@ -171,7 +200,7 @@ FLAGS = {
 }
 """What of a config may be true or false."""
 
-ALWAYS_TIED = ("bart", "bert", "roberta", "vit", "xlm-roberta")
+ALWAYS_TIED = ("bart", "bert", "blenderbot", "m2m_100", "mbart", "roberta", "vit", "xlm-roberta")
 """Families whose head is tied, or is no language head."""
 
 FREE = {
@@ -201,6 +230,7 @@ LAYERS = {
     "decoder_layers",
     "num_layers",
     "num_decoder_layers",
+    "n_layers",
 }
 
 
@@ -223,7 +253,7 @@ def configs(draw: Any, family: str) -> dict[str, Any]:
 def _widths(draw: Any, family: str, config: dict[str, Any]) -> dict[str, Any]:
     """Heads that fit the width, and what hangs on the family alone."""
     key = next(name for name in ("hidden_size", "n_embd", "d_model") if name in config)
-    names = ("num_attention_heads", "n_head", "num_heads", "encoder_attention_heads")
+    names = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
     head_key = next(name for name in names if name in config)
     groups, key_heads = draw(few), draw(few)
     config[head_key] = heads = groups * key_heads
@@ -232,7 +262,7 @@ def _widths(draw: Any, family: str, config: dict[str, Any]) -> dict[str, Any]:
         config["num_key_value_heads"] = heads if family.startswith("deepseek") else key_heads
     if "head_dim" in config or (family in ("llama", "mistral", "qwen2", "mixtral") and draw(flag)):
         config["head_dim"] = 2 * draw(small)
-    if family == "bart":
+    if "decoder_attention_heads" in config:
         config["decoder_attention_heads"] = heads
     if family == "gptj":
         config["rotary_dim"] = 4
@@ -243,21 +273,25 @@ def _widths(draw: Any, family: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own(draw: Any, family: str, config: dict[str, Any]) -> dict[str, Any]:
+    """What is one family's alone."""
     layers = config.get("num_hidden_layers", 1)
     places = st.lists(st.integers(0, layers - 1), unique=True)
-    if family == "qwen2_moe":
-        return {"mlp_only_layers": draw(places), "decoder_sparse_step": draw(few)}
-    if family == "qwen3_moe":
-        return {"mlp_only_layers": draw(places), "decoder_sparse_step": draw(few)}
-    if family.startswith("deepseek"):
-        rank = {} if draw(flag) else {"q_lora_rank": None}
-        return {"first_k_dense_replace": draw(st.integers(0, layers)), **rank}
-    if family == "llama4_text":
-        return {"interleave_moe_layer_step": draw(few)}
-    if family == "opt":
-        return {"word_embed_proj_dim": draw(st.sampled_from([16, config["hidden_size"]]))}
-    if family in ("t5", "mt5"):
-        return {"feed_forward_proj": draw(st.sampled_from(["relu", "gated-gelu", "gated-silu"]))}
-    if family == "gpt2":
-        return {"n_inner": draw(st.none() | width)}
-    return {}
+    sparse = {"mlp_only_layers": places, "decoder_sparse_step": few}
+    dense_first = {"first_k_dense_replace": st.integers(0, layers)}
+    functions = {"feed_forward_proj": st.sampled_from(["relu", "gated-gelu", "gated-silu"])}
+    latent = {**dense_first, "q_lora_rank": st.sampled_from([None, config.get("q_lora_rank")])}
+    table = st.sampled_from([16, config.get("hidden_size")])
+    own: dict[str, dict[str, Any]] = {
+        "qwen2_moe": sparse,
+        "qwen3_moe": sparse,
+        "deepseek_v2": latent,
+        "deepseek_v3": latent,
+        "glm4_moe": dense_first,
+        "gpt_neo": {"attention_types": st.just([[["global"], config.get("num_layers")]])},
+        "llama4_text": {"interleave_moe_layer_step": few},
+        "opt": {"word_embed_proj_dim": table},
+        "t5": functions,
+        "mt5": functions,
+        "gpt2": {"n_inner": st.none() | width},
+    }
+    return {key: draw(values) for key, values in own.get(family, {}).items()}

@@ -16,9 +16,9 @@ from ziplan.workload.shapes import list_shapes
 WIDER = {
     **dict.fromkeys(("hidden_size", "n_embd", "d_model"), 128),
     **dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim"), 352),
-    **dict.fromkeys(("num_attention_heads", "n_head", "num_heads"), 8),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads"), 8),
     **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 8),
-    **dict.fromkeys(("num_hidden_layers", "n_layer"), 2),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers"), 2),
     **dict.fromkeys(("max_position_embeddings", "n_positions", "image_size"), 128),
 }
 """What the small configs have in place of their own numbers, for layers of a likely make."""
@@ -38,9 +38,22 @@ CONFIGS = {
         "falcon", new_decoder_architecture=False, multi_query=False, num_kv_heads=8, alibi=True
     ),
     "t5-v1.0": wider("t5", feed_forward_proj="relu"),
+    "gpt_bigcode-mha": wider("gpt_bigcode", multi_query=False),
+    "glm4_moe-normed": wider("glm4_moe", use_qk_norm=True),
     "cohere-plain": wider("cohere", use_qk_norm=False),
 }
-ONLY_EAGER = ("bloom", "falcon-7b", "falcon-alibi", "gemma2", "gpt_oss", "t5", "t5-v1.0", "mt5")
+ONLY_EAGER = (
+    "bloom",
+    "falcon-7b",
+    "falcon-alibi",
+    "gemma2",
+    "gpt_neo",
+    "gpt_oss",
+    "mpt",
+    "t5",
+    "t5-v1.0",
+    "mt5",
+)
 """Models that PyTorch's own fused attention cannot compute, or not on the CPU."""
 
 CASES = [

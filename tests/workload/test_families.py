@@ -16,7 +16,7 @@ from ziplan.workload.families import FAMILIES
 from ziplan.workload.model import visited
 from ziplan.workload.shapes import list_shapes, shape_config
 
-LAYER = re.compile(r"\.(layers?|h|block)\.\d+\.")
+LAYER = re.compile(r"\.(layers?|h|blocks?)\.\d+\.")
 """What the name of a parameter in a layer has."""
 
 PUBLISHED = {
@@ -137,6 +137,21 @@ PUBLISHED = {
     "bert-large": 335_174_458,
     "roberta-base": 124_697_433,
     "roberta-large": 355_412_057,
+    "m2m100-418m": 483_905_536,
+    "nllb-200-600m": 615_073_792,
+    "nllb-200-1.3b": 1_370_638_336,
+    "nllb-200-3.3b": 3_344_863_232,
+    "mbart-large-50": 610_879_488,
+    "mbart-large-cc25": 610_851_840,
+    "blenderbot-400m": 364_802_560,
+    "blenderbot-3b": 2_696_268_800,
+    "mpt-7b": 6_649_286_656,
+    "mpt-30b": 29_957_200_896,
+    "gpt-neo-125m": 125_198_592,
+    "gpt-neo-1.3b": 1_315_575_808,
+    "gpt-neo-2.7b": 2_651_307_520,
+    "starcoder-15b": 15_517_456_384,
+    "starcoderbase-1b": 1_137_207_296,
     "xlm-roberta-base": 278_295_186,
     "xlm-roberta-large": 560_142_482,
     "mt5-small": 300_176_768,
@@ -279,7 +294,7 @@ def short(family, name):
         return re.sub(r"layer\.\d\.(?=\w*(Attention|Dense))", "", name)
     if re.match(r"(encoder|decoder)\.layers", name):
         return re.sub(r"layers\.\d+\.", "", name)
-    return re.sub(r"^(encoder\.)?(layers?|h)\.\d+\.", "", name)
+    return re.sub(r"^(encoder\.)?(layers?|h|blocks)\.\d+\.", "", name)
 
 
 def test_a_tied_head_computes_but_owns_nothing():

@@ -297,6 +297,7 @@ UNREAD = defaultdict(
     deepseek_v2={"num_key_value_heads", "n_group", "topk_group"},
     deepseek_v3={"num_key_value_heads", "n_group", "topk_group"},
     bloom=set(),
+    glm4_moe={"n_group", "topk_group"},
     falcon={"intermediate_size", "max_position_embeddings"},
     qwen2_moe={"intermediate_size"},
 )

@@ -31,8 +31,8 @@ def _model(family: str, name: str, fields: Fields) -> Model:
     size, latent = _sizes(fields)
     attention_bias = fields.flag("attention_bias", False)
     mlp_bias = family == "deepseek_v2" and fields.flag("mlp_bias", False)
-    dense_first = min(_first(fields, family), size.layers)
-    routed = _experts(fields, size, mlp_bias)
+    dense_first = min(dense_layers_first(fields, 3 if family == "deepseek_v3" else 0), size.layers)
+    routed = routed_and_shared(fields, size, mlp_bias)
     middle = fields.count("intermediate_size")
 
     def layer(has_experts: bool) -> Layer:
@@ -70,11 +70,11 @@ def _sizes(fields: Fields) -> tuple[build.Sizes, _Latent]:
     return size, latent
 
 
-def _first(fields: Fields, family: str) -> int:
+def dense_layers_first(fields: Fields, default: int) -> int:
     """Dense layers before the experts; 0 is a number here."""
     if fields.zero("first_k_dense_replace"):
         return 0
-    return fields.count("first_k_dense_replace", 3 if family == "deepseek_v3" else 0)
+    return fields.count("first_k_dense_replace", default)
 
 
 def _attention(size: build.Sizes, latent: _Latent, bias: bool) -> Layer:
@@ -96,7 +96,8 @@ def _attention(size: build.Sizes, latent: _Latent, bias: bool) -> Layer:
     )
 
 
-def _experts(fields: Fields, size: build.Sizes, mlp_bias: bool) -> Layer:
+def routed_and_shared(fields: Fields, size: build.Sizes, mlp_bias: bool) -> Layer:
+    """A router, the experts it chooses from, and one MLP of all that every token takes."""
     count, middle = fields.count("n_routed_experts"), fields.count("moe_intermediate_size")
     chosen = build.chosen(fields, "num_experts_per_tok", "n_routed_experts", count)
     shared = fields.count("n_shared_experts") * middle

@@ -1,4 +1,4 @@
-"""Mixtral, Granite MoE and OLMoE: Llama's layer with gated experts for an MLP, all layers alike."""
+"""Mixtral, Granite MoE, OLMoE, MiniMax-M2: Llama's layer with gated experts for an MLP, all layers alike."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ _NAMES = {
     "mixtral": ("mlp.gate", "mlp.experts", "num_local_experts"),
     "granitemoe": ("block_sparse_moe.router", "block_sparse_moe.experts", "num_local_experts"),
     "olmoe": ("mlp.gate", "mlp.experts", "num_experts"),
+    "minimax_m2": ("mlp.gate", "mlp.experts", "num_local_experts"),
 }
 """Router, experts, and the config's key for how many there are."""
 
 
 def _model(family: str, name: str, fields: Fields) -> Model:
-    size = build.sizes(fields, key_value_required=family == "mixtral")
+    size = build.sizes(fields, key_value_required=family in ("mixtral", "minimax_m2"))
     router, experts, key = _NAMES[family]
     # transformers takes either name and saves one.
     key = fields.named(key, "num_local_experts", "num_experts")
@@ -37,9 +38,9 @@ def _model(family: str, name: str, fields: Fields) -> Model:
 
 
 def _attention(family: str, size: build.Sizes, fields: Fields) -> Layer:
-    bias = family != "mixtral" and fields.flag("attention_bias", False)
+    bias = family in ("granitemoe", "olmoe") and fields.flag("attention_bias", False)
     query, key, value, output = build.attention(size, bias)
-    if family != "olmoe":
+    if family not in ("olmoe", "minimax_m2"):
         return query, key, value, output
     norms = (build.norm("self_attn.q_norm", size.query), build.norm("self_attn.k_norm", size.key_value))
     return query, norms[0], key, norms[1], value, output
@@ -65,3 +66,4 @@ def _family(family: str) -> Family:
 MIXTRAL = _family("mixtral")
 GRANITE_MOE = _family("granitemoe")
 OLMOE = _family("olmoe")
+MINIMAX_M2 = _family("minimax_m2")

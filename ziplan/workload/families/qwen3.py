@@ -9,9 +9,9 @@ from ziplan.workload.families.kept import Keep
 from ziplan.workload.model import ActivationBytes, Layer, Model
 
 
-def normed_attention(size: build.Sizes, bias: bool) -> Layer:
+def normed_attention(size: build.Sizes, bias: bool, output_bias: bool | None = None) -> Layer:
     """Queries and keys are normed as they come."""
-    query, key, value, output = build.attention(size, bias)
+    query, key, value, output = build.attention(size, bias, output_bias)
     norms = (build.norm("self_attn.q_norm", size.head_dim), build.norm("self_attn.k_norm", size.head_dim))
     return query, norms[0], key, norms[1], value, output
 
