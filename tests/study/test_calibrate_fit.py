@@ -96,9 +96,10 @@ def test_a_swap_limit_without_the_optimizers_rate_is_not_guessed():
     assert values(fit([ran("cpu", "cpu"), nvme]))[SWAP] == pytest.approx(LIMIT)
 
 
-def test_reading_the_optimizers_state_shows_the_swap_limit_alone():
-    truth = subject("dgx-a100-80g", "nvme", "nvme", TRUTH)
-    believed = subject("dgx-a100-80g", "nvme", "nvme")
+@pytest.mark.parametrize("params", ["hbm", "nvme"])
+def test_reading_the_optimizers_state_shows_the_swap_limit_alone(params):
+    truth = subject("dgx-a100-80g", params, "nvme", TRUTH)
+    believed = subject("dgx-a100-80g", params, "nvme")
     plain = [dataclasses.replace(each, plan=serial(each)) for each in (truth, believed)]
     assert predicted(plain[0]).phases[OPTIMIZER_READ] > 0
     found = fit([run("nvme", *plain)])

@@ -62,7 +62,7 @@ def _read_alone(answer: Estimate, subject: Subject, segment: Segment) -> float:
     """Seconds in which a segment reads the optimizer's state and does nothing else; NaN where it may."""
     reading = [chain for chain in segment.chains if any(each.term == READ for each in chain)]
     in_line = {id(each) for chain in reading for each in chain}
-    if any(each.amount > 0 and id(each) not in in_line for each in in_turn(segment)):
+    if reading and any(each.amount > 0 and id(each) not in in_line for each in in_turn(segment)):
         return math.nan
     reads = [demand for demand in in_turn(segment) if demand.term == READ]
     return sum(demand_time(answer, subject.runtime, each) for each in reads)
