@@ -89,8 +89,6 @@ class _Watch:
 
 
 def _set_dropout(settings, dropout, attention):
-    if hasattr(settings, "attn_config"):
-        settings.attn_config.attn_pdrop = 0.1 if dropout else 0.0
     for key, value in vars(settings).items():
         if isinstance(value, (int, float)) and re.search(r"(pdrop|dropout|dropout_prob|dropout_rate)$", key):
             # The CPU has no flash kernel with dropout; a GPU's keeps a seed only.
