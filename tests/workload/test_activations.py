@@ -84,7 +84,7 @@ EXACT = (
 """Configs whose high end is no bound but what eager modules with dropout keep, to the byte."""
 
 LEAST_SHARE = {"falcon": 0.6, "falcon-7b": 0.6, "mpt": 0.7}
-"""What the others keep of the high end at least, where it is less than three quarters (transformers' MPT takes no dropout)."""
+"""What the others keep of the high end at least, where less than three quarters (MPT takes no dropout)."""
 
 
 @pytest.mark.slow
