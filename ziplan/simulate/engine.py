@@ -93,7 +93,10 @@ class _Engine:
         self.queues: list[deque[int]] = [deque() for _ in pools]
         # Bytes are added up in floating point: a pool that is filled to the brim is not overdrawn.
         self.most = [pool.capacity * (1 + ROUNDING) for pool in pools]
-        self.lines = [self._waits_for(task) for task in tasks]
+        self.lines = [self._waits_for(task) if task.takes else () for task in tasks]
+        # What a task gets follows from what is used beside it: the same few mixtures come again and again.
+        self.single: dict[Uses, Share] = {}
+        self.mixed: dict[tuple[Uses, ...], tuple[tuple[int, Share], ...]] = {}
         self.stirred: dict[int, None] = {}
         self.done = 0
         never = float("nan")
@@ -129,7 +132,7 @@ class _Engine:
             ready = []
             for number in finished:
                 arrived += self._end(number, touched)
-            starting = self._arrive(sorted(arrived))
+            starting = self._arrive(sorted(arrived)) if arrived or self.stirred else ()
             finished = [number for number in starting if self._begin(number, touched)]
         if touched:
             self._share(touched)
@@ -207,11 +210,33 @@ class _Engine:
         if shared:
             touched.update((link, None) for link, _ in task.uses)
         else:
-            self._set(number, alone(task.uses, self.capacities))
+            self._set(number, self._alone(task.uses))
         return False
+
+    def _alone(self, uses: Uses) -> Share:
+        """The share of a task that has its links for itself."""
+        share = self.single.get(uses)
+        if share is None:
+            share = self.single[uses] = alone(uses, self.capacities)
+        return share
 
     def _share(self, touched: dict[int, None]) -> None:
         """New shares for every task that is connected with these links by links in common."""
+        found = self._connected(touched)
+        if len(found) == 1:
+            ((number, uses),) = found.items()
+            self._set(number, self._alone(uses))
+            return
+        key = tuple(found.values())
+        if key not in self.mixed:
+            shares = fair_shares(dict(enumerate(key)), self.capacities)
+            self.mixed[key] = tuple(shares.items())
+        numbers = tuple(found)
+        for place, share in self.mixed[key]:
+            self._set(numbers[place], share)
+
+    def _connected(self, touched: dict[int, None]) -> dict[int, Uses]:
+        """The tasks on these links, those on the links that they use, and so on."""
         found: dict[int, Uses] = {}
         links = list(touched)
         seen = set(links)
@@ -224,12 +249,7 @@ class _Engine:
                     if link not in seen:
                         seen.add(link)
                         links.append(link)
-        if len(found) == 1:
-            ((number, uses),) = found.items()
-            self._set(number, alone(uses, self.capacities))
-            return
-        for number, share in fair_shares(found, self.capacities).items():
-            self._set(number, share)
+        return found
 
     def _set(self, number: int, share: Share) -> None:
         """Let a task go on at another rate; its end moves."""

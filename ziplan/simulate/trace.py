@@ -14,6 +14,10 @@ Stall = tuple[str, str]
 """(what the GPU had to wait with, the link or the buffers that it waited for)."""
 
 
+Turns = list[tuple[float, float, int]]
+"""(start, end, task) of everything the GPU does, in order."""
+
+
 class Watched(NamedTuple):
     """A stretch that was played: the work, its tasks, what happened, and the names of links and pools."""
 
@@ -29,10 +33,14 @@ class Watched(NamedTuple):
     gpu_tier: str
     ranks: int
 
+    def is_gpu(self, resource: str) -> bool:
+        """Whether it is the GPU itself that works on a resource."""
+        place = resource.partition(".")[0]
+        return place in ARITHMETIC or place == self.gpu_tier
+
     def on_gpu(self, work: Work) -> bool:
         """Whether the GPU itself works."""
-        place = work.resource.partition(".")[0]
-        return work.amount > 0 and (place in ARITHMETIC or place == self.gpu_tier)
+        return work.amount > 0 and self.is_gpu(work.resource)
 
 
 @dataclass(frozen=True)
@@ -111,12 +119,13 @@ def tally(watched: Watched) -> Tally:
             # What an owner moves for all is its own once in so many layers.
             share = 1.0 if work.owner == OWN else 1.0 / watched.ranks
             moved[work.resource] = moved.get(work.resource, 0.0) + work.amount * share
+    on_gpu = _on_gpu(watched)
     stalls: dict[Stall, float] = {}
-    for module, cause, begin, end in waits(watched):
+    for module, cause, begin, end in _waits(watched, on_gpu):
         stalls[module, cause] = stalls.get((module, cause), 0.0) + end - begin
     return Tally(
         span=played.span,
-        computing=sum(end - begin for begin, end in _computing(watched)),
+        computing=sum(end - begin for begin, end in _computing(on_gpu)),
         stalls=stalls,
         busy=busy,
         moved=moved,
@@ -127,20 +136,21 @@ def tally(watched: Watched) -> Tally:
     )
 
 
-def _on_gpu(watched: Watched) -> list[tuple[float, float, int]]:
-    """(start, end, task) of everything the GPU does, in order."""
+def _on_gpu(watched: Watched) -> Turns:
+    """What the GPU does, in order."""
     start, finish = watched.played.start, watched.played.finish
+    there = {resource: watched.is_gpu(resource) for resource in {work.resource for work in watched.works}}
     return sorted(
         (start[task], finish[task], task)
         for work, task in zip(watched.works, watched.mine, strict=True)
-        if watched.on_gpu(work)
+        if work.amount > 0 and there[work.resource]
     )
 
 
-def _computing(watched: Watched) -> Iterator[tuple[float, float]]:
+def _computing(on_gpu: Turns) -> Iterator[tuple[float, float]]:
     """Stretches in which the GPU works."""
     reached = 0.0
-    for begin, end, _ in _on_gpu(watched):
+    for begin, end, _ in on_gpu:
         if end > reached:
             yield max(begin, reached), end
             reached = end
@@ -152,8 +162,12 @@ def waits(watched: Watched) -> Iterator[tuple[str, str, float, float]]:
     A gap before a module's compute is walked back along what the module waited for: whatever was
     last to be done, the link that held that back, and what it had itself waited for.
     """
+    yield from _waits(watched, _on_gpu(watched))
+
+
+def _waits(watched: Watched, on_gpu: Turns) -> Iterator[tuple[str, str, float, float]]:
     played, reached = watched.played, 0.0
-    for begin, end, task in _on_gpu(watched):
+    for begin, end, task in on_gpu:
         if begin > reached:
             for _, cause, since, until in _causes(watched, task, reached, begin):
                 yield watched.tasks[task].name, cause, since, until
