@@ -4,6 +4,7 @@
 #   make check    lint, types, layers and all tests but the engine's (no torch)
 #   make test     the same, and emitted configs run by the real DeepSpeed on the CPU
 #   make engine   the tests that run DeepSpeed, with settings that `make test` leaves out
+#   make validate every published run predicted and compared (no torch)
 #
 # `make test` installs torch (a CPU build is enough; where pip's index has only CUDA builds it takes
 # a few GB), DeepSpeed and transformers into $(VENV).
@@ -14,7 +15,7 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: fit check test engine lint format bench-solve bench-simulate bench-sweep bench-startup docs wheel clean
+.PHONY: fit check test engine validate lint format bench-solve bench-simulate bench-sweep bench-startup docs wheel clean
 
 fit: $(VENV)/.ziplan
 	$(BIN)/ziplan fit examples/quickstart/model.yaml examples/quickstart/cluster.yaml
@@ -27,6 +28,9 @@ test: $(VENV)/.dev $(VENV)/.engine lint
 
 engine: $(VENV)/.dev $(VENV)/.engine
 	$(BIN)/python -m pytest -n $(JOBS) -m engine
+
+validate: $(VENV)/.ziplan
+	$(BIN)/ziplan validate
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

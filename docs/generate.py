@@ -9,6 +9,7 @@ from ziplan.report.rules_page import rules_page
 from ziplan.report.validate_page import fidelity_page
 from ziplan.runtimes.deepspeed.reading.page import configs_page
 from ziplan.study.residuals import residuals_module
+from ziplan.study.targets import targets_section
 from ziplan.study.validate import validation
 
 
@@ -20,13 +21,20 @@ def cases_page() -> str:
     return page()
 
 
+def fidelity() -> str:
+    """The page of fidelity, with the targets between scores and endings."""
+    answer, place = validation(), "## How runs ended"
+    before, ending, after = fidelity_page(answer).partition(place)
+    return f"{before}{targets_section(answer)}\n{ending}{after}"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "laws.md": laws_page,
     "rules.md": rules_page,
     "configs.md": configs_page,
     "../ziplan/estimate/residuals.py": lambda: residuals_module(validation().scores),
     "cases.md": cases_page,
-    "fidelity.md": lambda: fidelity_page(validation()),
+    "fidelity.md": fidelity,
 }
 """File name, from this folder, to the function that makes its text."""
 

@@ -105,7 +105,7 @@ WINDOWS: dict[str, Window] = {
     "pins_exactly": Window(
         None,
         "0.6.0",
-        "aten/src/THC/THCCachingHostAllocator.cpp, in PyTorch to 1.10 (1.11 is of March 2022, as DeepSpeed 0.6.0), "
+        "aten/src/THC/THCCachingHostAllocator.cpp, in PyTorch to 1.10 (1.11 is of March 2022, as is 0.6.0), "
         "asks cudaHostAlloc for the size that it is asked for",
     ),
     "pins_by_default": Window(

@@ -1,0 +1,106 @@
+"""How good predictions should be, by how much each kind of run misses that, and why as far as it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from ziplan.estimate.fidelity import NVME, ON_GPU, OPTIMIZER_ON_HOST, PARAMS_ON_HOST
+from ziplan.report.validation import Peak, Score, Validation
+
+MEDIAN, P90, BIAS = 0.10, 0.25, 0.03
+"""Errors of step times: their median and 90th percentile, and how far the mean may be off."""
+
+MEMORY = 0.10
+"""Median error of memory: the middle of the predicted interval against the peak that was seen."""
+
+RIGHT = 0.95
+"""Share of the verdicts on memory that should be right, of those that do not abstain."""
+
+WHY: dict[tuple[str, str], str] = {
+    ("deepspeed", ON_GPU): (
+        "V100s with modules that nothing fuses and a width of 2,048 (PyTorch's bars of the ZeRO-Offload "
+        "paper took twice as long as their bytes and products); a run of BigScience at a batch of 4 that "
+        "took longer than the larger ones beside it; adapters of Qwen, whose small modules the hooks of "
+        "stage 3 pass faster than the large ones that their time is taken from, and which were fewer: "
+        "queries, keys and values are one there"
+    ),
+    ("deepspeed", OPTIMIZER_ON_HOST): (
+        "DeepCompile's runs are flat over the sequence, so their optimizer took some 14 s, twice as long "
+        "as the DRAM of the machine taken would: processors, threads and binding are not stated; a bar of "
+        "one sequence that takes about as long as the optimizer alone; V100s at a width of 2,048"
+    ),
+    ("deepspeed", PARAMS_ON_HOST): (
+        "four runs of one cluster in the spring of 2021 that took 20 to 70 s longer than the bytes that "
+        "they moved explain, whatever the batch: copies that wait for each tensor are in that release, "
+        "how long they wait is not known"
+    ),
+    ("deepspeed", NVME): ("how fast drives are that are read and written at once is not known"),
+    ("megatron", ON_GPU): (
+        "widths that are no multiple of 64 on each GPU (14,400 over 8), which matrix products take longer "
+        "for, have no law here; the source of the V100 runs has one run at 125 and at 225 s"
+    ),
+    ("fsdp", ON_GPU): (
+        "micro-batches of a sequence or two leave the GPU waiting for kernels to be launched and for "
+        "gathers; the rate of matrix products does not depend on tokens here"
+    ),
+}
+"""What is known of the cause where a kind of run misses a target."""
+
+UNKNOWN = "no cause has been found"
+
+
+def targets_section(validation: Validation) -> str:
+    """The section of the page, in Markdown."""
+    rows = [f"| {' | '.join(row)} |" for row in (_TITLES, ["---"] * len(_TITLES), *_rows(validation.scores))]
+    return "\n".join((_HEAD, *rows, "", *(f"- {line}" for line in _memory(validation)), ""))
+
+
+_TITLES = ["Runtime", "Kind of run", "Runs", "Median", "90th percentile", "Bias", "Why"]
+
+_HEAD = f"""\
+## Targets
+
+Half of the step times of a kind within {MEDIAN:.0%}, nine of ten within {P90:.0%}, the mean of the errors
+within {BIAS:.0%}. A figure beyond its target is followed by how far beyond.
+"""
+
+
+def _rows(scores: Iterable[Score]) -> Iterator[list[str]]:
+    for score in scores:
+        figures = ((score.median_error, MEDIAN), (score.p90_error, P90), (score.bias, BIAS))
+        cells = [_against(value, target) for value, target in figures]
+        missed = any(abs(value) > target for value, target in figures)
+        why = WHY.get((score.runtime, score.kind), UNKNOWN) if missed else ""
+        yield [score.runtime, score.kind, str(score.count), *cells, why]
+
+
+def _against(value: float, target: float) -> str:
+    """A figure, and by how much it misses its target."""
+    beyond = abs(value) - target
+    return f"{value:.1%}" + (f" (by {beyond:.1%})" if beyond > 0 else "")
+
+
+def _memory(validation: Validation) -> Iterator[str]:
+    right, wrong, abstained = (len(validation.with_verdict(hit)) for hit in (True, False, None))
+    if right + wrong:
+        share = right / (right + wrong)
+        yield (
+            f"Fit or out of memory: {_least(share)} of {right + wrong} verdicts right, {RIGHT:.0%} wanted; "
+            f"{abstained} more abstained, most of them since dropout, how the loss is computed, softmax "
+            "in fp32 and what the allocator keeps are not stated."
+        )
+    peaks = [peak for run in validation.runs for peak in run.peaks]
+    if peaks:
+        error = float(np.median([abs(_middle(peak) / peak.measured - 1) for peak in peaks]))
+        off = f"{_against(error, MEMORY)} off at the median of {len(peaks)} peaks"
+        yield f"Memory: the middle of the interval is {off}."
+
+
+def _least(share: float) -> str:
+    return f"{share:.1%}" + (f" (by {RIGHT - share:.1%})" if share < RIGHT else "")
+
+
+def _middle(peak: Peak) -> float:
+    return (peak.low + peak.high) / 2
