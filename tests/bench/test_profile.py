@@ -230,6 +230,35 @@ def test_what_is_slower_at_once_shares_something():
     assert list(shares_measured(free)) == []
 
 
+def test_without_a_data_sheet_of_its_own_a_part_is_held_against_the_machine_that_is_extended():
+    base, _ = load_node("dgx-a100-80g")
+    found = {one.measured.name: one for one in judgements(with_gpus(1, name="NVIDIA Z9"), base)}
+    assert found[names.DRAM_COPY].reference == base.tiers["dram"].read_bandwidth
+    assert found[names.DRAM_COPY].verdict == "suspicious"  # 200 of 409.6 GB/s
+    assert found[names.gpu(0, "matmul.bf16")].reference == 312e12
+    assert found[names.gpu(0, "hbm.copy_bandwidth")].reference == base.gpu.memory.bandwidth
+    # Its slot is known, and nearer.
+    assert found[names.gpu(0, "host_to_device")].reference == pytest.approx(31.5e9, rel=1e-2)
+    # The drive's own data sheet is nearer than the machine's.
+    assert found[names.storage("nvme0n1", "read_bandwidth")].reference == 7.45e9
+
+
+def test_a_product_faster_than_the_peak_of_the_machine_that_is_extended_is_not_used(tmp_path):
+    record = with_gpus(1, name="NVIDIA Z9")
+    record = with_results(record, [measured(names.gpu(0, "matmul.bf16"), "FLOP/s", 900e12)])
+    node, _ = load_node(written(tmp_path, record, "dgx-a100-80g"))
+    assert node.gpu.matmul_flops_per_s["bf16"] == 271.2e12
+    assert node.gpu.name == "NVIDIA Z9"
+
+
+def test_a_machine_file_that_is_extended_is_found_from_everywhere(tmp_path, monkeypatch):
+    (tmp_path / "base.yaml").write_text("extends: dgx-a100-80g\nname: Mine\n")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path / "below", cpu_only(), "base.yaml")
+    assert "Mine" in load_node(path)[0].name
+
+
 def test_wear_is_the_share_of_each_drives_endurance():
     # Two drives take half each, of 1.2 PB.
     found = dict(wears(cpu_only(drives=2), 240e9))

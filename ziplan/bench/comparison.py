@@ -11,6 +11,7 @@ from ziplan.bench.matching import drive_part, gpu_part, stated
 from ziplan.bench.measurement import Measured
 from ziplan.bench.record import Record
 from ziplan.bench.topology import FoundDrive, FoundFolder, LinkState
+from ziplan.hardware.node import Node
 from ziplan.hardware.shipped import shipped
 
 LOW = 0.5
@@ -46,14 +47,16 @@ class Reference(NamedTuple):
     hard: bool
 
 
-def judgements(record: Record) -> list[Judgement]:
-    """Every measurement judged, in the order in which they came."""
+def judgements(record: Record, base: Node | None = None) -> list[Judgement]:
+    """Every measurement judged, in the order in which they came; `base` is the machine that is extended."""
     by_name = record.by_name()
-    return [_judged(record, measured, by_name) for measured in by_name.values()]
+    return [_judged(record, measured, by_name, base) for measured in by_name.values()]
 
 
-def _judged(record: Record, measured: Measured, by_name: dict[str, Measured]) -> Judgement:
+def _judged(record: Record, measured: Measured, by_name: dict[str, Measured], base: Node | None) -> Judgement:
     references = list(_references(record, measured.name))
+    if base is not None:
+        references += _of_base(base, measured.name, len(references) > 0)
     soft = next((each for each in references if not each.hard), None)
     shown = soft or next(iter(references), None)
     value, source = (shown.value, shown.source) if shown else (None, "")
@@ -98,6 +101,39 @@ def gpu_data(record: Record, index: int) -> dict[str, Any] | None:
     part = gpu_part(record.text(names.gpu(index, "name")), memory.median if memory else None)
     document = shipped("gpus", part) if part else None
     return document.data if document is not None else None
+
+
+def _of_base(base: Node, name: str, known: bool) -> Iterator[Reference]:
+    """What the machine that is extended says, where nothing nearer is `known` of the part."""
+    source = f"what {base.name} has"
+    rates = dict(_rates_of(base))
+    # As a value of that machine, a product faster than its GPU's peak would contradict it.
+    if (match := re.fullmatch(r"gpu\.\d+\.matmul\.(\w+)", name)) and not known:
+        peak = rates.get(f"matmul.{match[1]}")
+        if peak is not None:
+            yield Reference(peak, f"peak rate of {base.gpu.name}", hard=True)
+            yield Reference(peak, f"peak rate of {base.gpu.name}", hard=False)
+        return
+    kind = re.sub(r"^gpu\.(\d+|all)\.(both\.|beside_all\.)?", "gpu.", name)
+    if not known and kind in rates and not name.startswith("gpu.all."):
+        yield Reference(rates[kind], source, hard=False)
+
+
+def _rates_of(base: Node) -> Iterator[tuple[str, float]]:
+    """The rates of a machine by the names under which they are measured."""
+    dram = base.tiers[base.tier_of("dram") or base.gpu_tier]
+    link = base.links.get(dram.via[0]) if dram.medium == "dram" and dram.via else None
+    found: dict[str, float | None] = {
+        names.DRAM_COPY: dram.read_bandwidth if dram.medium == "dram" else None,
+        names.ADAM_RATE: base.cpu.adam_params_per_s,
+        "gpu.host_to_device": link.bandwidth if link else None,
+        "gpu.device_to_host": link.bandwidth if link else None,
+        "gpu.hbm.copy_bandwidth": base.gpu.memory.bandwidth,
+        **{f"matmul.{precision}": rate for precision, rate in base.gpu.peak_flops_per_s.items()},
+    }
+    for name, rate in found.items():
+        if rate is not None:
+            yield name, rate
 
 
 def _of_gpu(record: Record, index: int, quantity: str) -> Iterator[Reference]:

@@ -10,9 +10,18 @@ _PR_SET_PDEATHSIG = 1
 """include/uapi/linux/prctl.h"""
 
 
+PARENT = "ZIPLAN_BENCH_PARENT"
+"""Variable in which a process is told the number of the one that started it."""
+
+
 def end_with_parent() -> None:
     """Have the kernel end this process when its parent ends, however that happens."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # It may have ended before the kernel was told.
-    if os.getppid() == 1 and os.environ.get("ZIPLAN_BENCH_PARENT") not in (None, "1"):
+    # It may have ended before the kernel was told: then somebody else is the parent.
+    if os.environ.get(PARENT, "") not in ("", str(os.getppid())):
         os._exit(1)
+
+
+def started_by_this() -> dict[str, str]:
+    """The environment of a process that is to end with this one."""
+    return {**os.environ, PARENT: str(os.getpid())}

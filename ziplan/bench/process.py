@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from ziplan.bench.benchmark import Benchmark, Task
 from ziplan.bench.child import result_of, task_document
+from ziplan.bench.lifetime import started_by_this
 from ziplan.bench.measurement import Result, Waived
 
 SILENCE_FACTOR = 3.0
@@ -51,7 +52,7 @@ def _started(benchmark: Benchmark, task: Task, said: IO[bytes]) -> tuple[subproc
         pass_fds=(writing,),
         # Ctrl-C reaches every process of the terminal: this one is ended by its parent, in its turn.
         start_new_session=True,
-        env={**os.environ, "ZIPLAN_BENCH_PARENT": str(os.getpid())},
+        env=started_by_this(),
     )
     os.close(writing)
     document: dict[str, Any] = {"benchmark": benchmark.name, "task": task_document(task)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -40,7 +41,8 @@ class Profile:
         self.record = record
         self.extends = extends
         self.base: Node | None = load_node(extends)[0] if extends else None
-        impossible = {one.measured.name: one for one in judgements(record) if one.verdict == "impossible"}
+        judged = judgements(record, self.base)
+        impossible = {one.measured.name: one for one in judged if one.verdict == "impossible"}
         self.measured = {name: one for name, one in record.by_name().items() if name not in impossible}
         self.missing = [Missing(one.name, one.reason) for one in record.waived]
         for name, one in impossible.items():
@@ -60,7 +62,8 @@ class Profile:
         ]
         parts: Tree = {
             "schema": "ziplan.machine/1",
-            "extends": self.extends,
+            # The path of a file would be taken from where this one lies.
+            "extends": os.path.abspath(self.extends) if os.path.isfile(self.extends) else self.extends,
             "name": f"{host}, measured" + (f" ({self.base.name} otherwise)" if self.base else ""),
             "gpu": self._gpu(),
             "gpus_per_node": self._leaf(names.GPU_COUNT),

@@ -114,6 +114,7 @@ class Run:
         self._repeat = repeat
         self._whole = repeat * sum(each.cost.seconds for each in self._plan)
         self._done = 0.0
+        self._passed = 0.0
         self._deadline = time.monotonic() + budget - RESERVE
         self._written = 0.0
         self._over: list[Benchmark] = []
@@ -126,8 +127,8 @@ class Run:
                 for result in results:
                     self.record = with_results(self.record, [result])
                     note(self.record)
-                    tell(Progress(benchmark.name, self._done, self._whole, result))
-            self._done += cost.seconds
+                    tell(Progress(benchmark.name, self._done + self._passed, self._whole, result))
+            self._done, self._passed = self._done + cost.seconds, 0.0
             self._written += cost.bytes_written
             self._over.append(benchmark)
         self.record = together(self.record).model_copy(update={"complete": True})
@@ -163,8 +164,8 @@ class Run:
         began = time.monotonic()
 
         def tick() -> None:
-            passed = min(time.monotonic() - began, cost.seconds)
-            tell(Progress(benchmark.name, self._done + passed, self._whole))
+            self._passed = min(time.monotonic() - began, cost.seconds)
+            tell(Progress(benchmark.name, self._done + self._passed, self._whole))
 
         silence = SILENCE_SECONDS + SILENCE_FACTOR * cost.seconds
         with closing(watched(benchmark, task, silence, tick)) as results:

@@ -269,13 +269,15 @@ def _keeper(output: Path | None) -> Callable[[Record], None]:
 def _tell(record: Record, output: Path | None, extends: str, json: bool) -> int:
     """The answer to stdout, and the machine file; exit 2 where nothing at all was measured."""
     from ziplan.bench.profile import profile_text
+    from ziplan.hardware.profiles import load_node
     from ziplan.report.bench_text import bench_text
 
+    base = load_node(extends)[0] if extends else None
     written = []
     if output is not None:
         save(output, profile_text(record, extends))
         written = [f"{output}, a machine file: ziplan fit MODEL {output}"]
-    deliver(_record_text(record) if json else bench_text(record, width(), written), None)
+    deliver(_record_text(record) if json else bench_text(record, width(), written, base), None)
     return ExitCode.OK if record.measured else ExitCode.BAD_INPUT
 
 

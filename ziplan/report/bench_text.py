@@ -8,6 +8,7 @@ from ziplan.bench.comparison import Judgement, judgements, shares_measured
 from ziplan.bench.measurement import Measured, relative_spread
 from ziplan.bench.record import PlannedEntry, Record
 from ziplan.bench.wear import wears
+from ziplan.hardware.node import Node
 from ziplan.report.lines import Line, Span, glued, line, wrapped
 from ziplan.report.table import Column, table
 from ziplan.units import show, show_duration
@@ -16,10 +17,12 @@ STYLES = {"impossible": "bold red", "suspicious": "yellow", "unstable": "yellow"
 DIGITS = 4
 
 
-def bench_text(record: Record, width: int, written: Sequence[str] = ()) -> list[Line]:
-    """The answer of a run; `written` names the files that hold it."""
+def bench_text(
+    record: Record, width: int, written: Sequence[str] = (), base: Node | None = None
+) -> list[Line]:
+    """The answer of a run; `written` names the files that hold it, `base` is the machine that is extended."""
     lines = list(_head(record, width))
-    judged = judgements(record)
+    judged = judgements(record, base)
     if judged:
         lines += [line(""), *table(_columns(judged), width)]
     lines += _odd(judged, width)

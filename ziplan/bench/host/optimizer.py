@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple
 
 from ziplan.bench import names
 from ziplan.bench.benchmark import Benchmark, Cost, Task
+from ziplan.bench.lifetime import started_by_this
 from ziplan.bench.measurement import CannotMeasure, Measured, Noted, Result, now, summary
 from ziplan.bench.timeline import operations, slices_of, steady
 from ziplan.hardware.rates import ADAM_BYTES
@@ -162,7 +163,7 @@ class _started:  # noqa: N801 - used as a function
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": str(len(cpus))},
+            env={**started_by_this(), "OMP_NUM_THREADS": str(len(cpus))},
         )
 
     def __enter__(self) -> subprocess.Popen[str]:
