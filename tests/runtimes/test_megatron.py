@@ -11,6 +11,7 @@ from ziplan.hardware.profiles import load_cluster
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing, Placement
 from ziplan.runtimes import RUNTIMES
+from ziplan.runtimes.megatron.sliced import sliced
 from ziplan.simulate.step import simulate
 from ziplan.workload.config import model_of
 from ziplan.workload.kept import kept_bytes
@@ -184,12 +185,14 @@ def test_the_simulator_agrees():
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"zero_stage": 3.0}, "zero_stage 0, or 1"),
+        ({"zero_stage": 3.0, "pp_degree": 2.0}, "do not go with a pipeline"),
+        ({"zero_stage": 3.0, "tp_degree": 3.0}, "tp_degree 3 does not divide 8 attention heads"),
+        ({"zero_stage": 2.0, "placement": Placement(params={"dram": 1.0})}, "stage 3"),
         ({"tp_degree": 3.0}, "tp_degree 3 does not divide 8 attention heads"),
         ({"pp_degree": 3.0}, "pp_degree 3 does not divide 8 layers"),
         ({"tp_degree": 8.0, "pp_degree": 2.0}, "more than the 8 GPUs"),
         ({"tile_count": 2.0}, "no tiling"),
-        ({"placement": Placement(optimizer={"dram": 1.0})}, "everything stays on the GPU"),
+        ({"placement": Placement(optimizer={"dram": 1.0})}, "below stage 2 everything stays on the GPU"),
     ],
 )
 def test_what_it_cannot_do_is_said(fields, said):
@@ -249,3 +252,86 @@ def test_the_laws_are_recorded():
     assert {"all_reduced_bytes", "divided_flops", "idle_micro_steps"} <= {
         step.law.name for step in derivation.steps
     }
+
+
+# DeepSpeed's stages 2 and 3 of a slice.
+
+
+def halves(**fields):
+    """Stage 3 of half a model on each GPU, with all that DeepSpeed can offload on the host."""
+    homes = Placement({"dram": 1.0}, {"dram": 1.0}, {"dram": 1.0}, {"hbm": 1.0})
+    return {
+        "zero_stage": 3.0,
+        "placement": homes,
+        "dp_degree": 4.0,
+        "tp_degree": 2.0,
+        "prefetch_depth": 1.0,
+        **fields,
+    }
+
+
+def test_a_slice_is_a_part_of_every_matrix():
+    model, part = WORK.model, sliced(WORK, 4).model
+    whole = {o.name: o for o in model.operators}
+    for operator in part.operators:
+        times = 1 if operator.kind == "norm" else 4
+        assert times * operator.params == whole[operator.name].params, operator.name
+    assert (part.attention_heads, part.vocab_size, part.attention_width) == (
+        2,
+        12800,
+        model.attention_width / 4,
+    )
+    assert sliced(WORK, 1) is WORK
+
+
+@pytest.mark.parametrize("home", ["hbm", "dram", "nvme"])
+def test_of_one_slice_it_is_deepspeed(home):
+    """Without tensor parallelism nothing is different, but by which name bytes between GPUs go."""
+    machine = box()
+    chosen = plan(home, home, dp_degree=8.0, prefetch_depth=1.0)
+    answers = {}
+    for name in ("megatron", "deepspeed"):
+        runtime = RUNTIMES[name]
+        answers[name] = estimate(machine, WORK, runtime, runtime.settle(machine, WORK, chosen))
+    ours, theirs = answers["megatron"], answers["deepspeed"]
+    assert ours.step_time == pytest.approx(theirs.step_time, rel=1e-12)
+    for tier, memory in theirs.memory.items():
+        assert (ours.memory[tier].low, ours.memory[tier].high) == (memory.low, memory.high)
+    assert ours.traffic["fabric"] == theirs.traffic["gather"]
+
+
+def test_all_gpus_of_a_node_keep_their_slices_on_the_host():
+    """Optimizer state and updates of the whole model, whatever it is divided by."""
+    found, updated = {}, {}
+    for tensor in (1.0, 2.0, 4.0):
+        answer = asked(**halves(tp_degree=tensor, dp_degree=8 / tensor))
+        lines = [line for line in answer.ledger.lines if line.tier == "dram"]
+        found[tensor] = sum(line.high for line in lines if line.name == "optimizer state")
+        demands = {id(d): (s.repeats, d) for s in answer.segments for chain in s.chains for d in chain}
+        on_cpu = [times * d.amount for times, d in demands.values() if d.resource == "cpu_optimizer"]
+        updated[tensor] = sum(on_cpu)
+    for each in (found, updated):
+        assert each[1.0] >= WORK.model.params
+        assert each[2.0] == pytest.approx(each[1.0], rel=1e-3)
+        assert each[4.0] == pytest.approx(each[1.0], rel=1e-3)
+
+
+def test_rings_of_slices_share_the_network():
+    """Two nodes of 8 GPUs: every GPU gathers a fourth of the model, and four rings at once do."""
+    machine = box(2)
+    alone, divided = (
+        asked(machine, **halves(placement=Placement(), tp_degree=tensor, dp_degree=16 / tensor))
+        for tensor in (1.0, 4.0)
+    )
+    (whole, _), (part, _) = alone.traffic["network"], divided.traffic["network"]
+    assert part == pytest.approx(whole * (1 - 1 / 4) / (1 - 1 / 16), rel=1e-3)
+    assert divided.traffic["fabric"][0] == pytest.approx(8 * 13 * 2048 * 8192 * 2 * 3 / 4)
+
+
+def test_a_step_of_slices_is_played():
+    machine = box(2)
+    answer = asked(machine, **halves(dp_degree=8.0, accumulation_steps=2.0))
+    simulation = simulate(machine, WORK, MEGATRON, answer.plan)
+    assert answer.step_time * 0.5 < simulation.makespan < answer.step_time * 1.5
+    with pytest.raises(CannotEmit, match="no files are written"):
+        MEGATRON.emit(machine, WORK, answer.plan)

@@ -196,7 +196,8 @@ def test_accumulating_amortises_the_optimizer_and_nothing_else(situation):
         estimate(machine, work, runtime, replace(plan, accumulation_steps=float(n)), True) for n in (1, 2)
     )
     program = runtime.program(Derivation(record=False), machine, work, plan)
-    assert [segment.name for segment in program if segment.repeats != 1] in ([], ["micro-step"])
+    repeated = [segment.name for segment in program if segment.repeats != 1 and not segment.idle]
+    assert repeated in ([], ["micro-step"])
     added = two.terms.get("gradient accumulation", 0.0)
     assert one.step_time <= two.step_time <= (2 * one.step_time + added) * BIT
 

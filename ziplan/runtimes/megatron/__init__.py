@@ -1,4 +1,4 @@
-"""Megatron-LM with tensor and pipeline parallelism: a baseline that keeps everything on the GPUs.
+"""Megatron-LM with tensor and pipeline parallelism, alone or with DeepSpeed's ZeRO beside it.
 
 Its degrees are inputs of a plan, not searched: `fit` plans degree 1, any other comes from a plan file
 or a record. What is true of the version named here was read from its documentation and source; how
@@ -10,25 +10,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ziplan.runtimes import deepspeed
+from ziplan.runtimes.megatron import memory, traffic, zero
 from ziplan.runtimes.megatron.config import emit
-from ziplan.runtimes.megatron.memory import ledger
 from ziplan.runtimes.megatron.space import axes, refusals, settle
-from ziplan.runtimes.megatron.traffic import program
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ziplan.hardware.cluster import Cluster
+    from ziplan.laws.law import Derivation
     from ziplan.plan import Plan
+    from ziplan.runtimes.runtime import Ledger, Segment
     from ziplan.runtimes.schedule import Schedule
     from ziplan.workload.training import Workload
 
 NAME = "megatron"
 VERSION = "core 0.20"
 
-ONE_HOME = True
-"""Nothing leaves the GPU."""
+SWAP_LIMIT: float | None = deepspeed.SWAP_LIMIT
+SWAP_LIMIT_SOURCE = deepspeed.SWAP_LIMIT_SOURCE
 
-SWAP_LIMIT: float | None = None
-SWAP_LIMIT_SOURCE = "Megatron-LM swaps nothing to NVMe"
+
+def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
+    """Bytes by tier and phase: Megatron's own, or with stages 2 and 3 DeepSpeed's of a slice."""
+    own = zero.ledger if zero.used(plan) else memory.ledger
+    return own(derivation, cluster, workload, plan)
+
+
+def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Sequence[Segment]:
+    """The step as segments of resource demands, by the same distinction."""
+    own = zero.program if zero.used(plan) else traffic.program
+    return own(derivation, cluster, workload, plan)
 
 
 def step_schedule(cluster: Cluster, workload: Workload, plan: Plan, **options: Any) -> Schedule:
@@ -40,7 +53,6 @@ def step_schedule(cluster: Cluster, workload: Workload, plan: Plan, **options: A
 
 __all__ = [
     "NAME",
-    "ONE_HOME",
     "SWAP_LIMIT",
     "SWAP_LIMIT_SOURCE",
     "VERSION",

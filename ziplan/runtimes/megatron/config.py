@@ -5,6 +5,7 @@ from __future__ import annotations
 from ziplan.errors import CannotEmit
 from ziplan.hardware.cluster import Cluster
 from ziplan.plan import Checkpointing, Plan
+from ziplan.runtimes.megatron import zero
 from ziplan.runtimes.megatron.space import refusals
 from ziplan.workload.training import Workload
 
@@ -15,6 +16,10 @@ def emit(
     """`launch.sh`: degrees, batch, precision and sizes as planned; data and schedule are yours."""
     if trainer != "none":
         raise CannotEmit(f"Megatron-LM has no files for the trainer {trainer!r}: use none")
+    if zero.used(plan):
+        raise CannotEmit(
+            "DeepSpeed's stages 2 and 3 below Megatron-LM are predicted, no files are written for them"
+        )
     reasons = refusals(cluster, workload, plan)
     if reasons:
         raise CannotEmit("Megatron-LM cannot run this plan: " + "; ".join(reasons))

@@ -29,7 +29,7 @@ def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: P
     _activations(book, facts)
     _logits(book, facts)
     shared.add_gpu_overhead(book, facts)
-    _groups(book, facts)
+    add_groups(book, facts)
     if facts.host:
         shared.add_processes(book, facts, facts.host)
     return book
@@ -122,7 +122,7 @@ def _logits(book: Ledger, f: Facts) -> None:
     book.add("logits and loss", f.gpu, ("forward",), high, low=alone * low, knob=shared.LOGITS_KNOB)
 
 
-def _groups(book: Ledger, f: Facts) -> None:
+def add_groups(book: Ledger, f: Facts) -> None:
     """Channels of the groups beside the replicas'."""
     low, high = shared.COLLECTIVE_BUFFERS
     count = where(f.plan.tp_degree > 1, 1.0, 0.0) + where(f.plan.pp_degree > 1, 1.0, 0.0)

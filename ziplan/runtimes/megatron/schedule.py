@@ -8,7 +8,7 @@ from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
-from ziplan.runtimes.megatron.traffic import program
+from ziplan.runtimes.megatron import traffic, zero
 from ziplan.runtimes.runtime import Segment
 from ziplan.runtimes.schedule import Schedule, Stage, Work, Works
 from ziplan.workload.training import Workload
@@ -32,6 +32,7 @@ def schedule(
             "Megatron-LM gathers no parameters, there is nothing to choose",
             help="owner-broadcast and a prefetch that stops at the turn are played with the ideal runtime",
         )
+    program = zero.program if zero.used(plan) else traffic.program
     stages = [
         Stage(segment.name, int(segment.repeats), _written(segment))
         for segment in program(Derivation(record=False), cluster, workload, plan)
@@ -41,13 +42,18 @@ def schedule(
 
 
 def _written(segment: Segment) -> Callable[[int], Sequence[Work]]:
-    """A segment's demands one after the other; its repetitions are alike."""
+    """The demands of each chain one after the other, what stands in several once; repetitions are alike."""
 
     def works(count: int) -> Sequence[Work]:
-        found, last = Works(), -1
-        for demand in segment.chains[0]:
-            if demand.amount > 0:
-                last = found.add(segment.name, *demand, (last,))
+        found, places = Works(), dict[int, int]()
+        for chain in segment.chains:
+            last = -1
+            for demand in chain:
+                if demand.amount <= 0:
+                    continue
+                if id(demand) not in places:
+                    places[id(demand)] = found.add(segment.name, *demand, (last,))
+                last = places[id(demand)]
         return found.all
 
     return works

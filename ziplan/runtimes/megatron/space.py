@@ -8,6 +8,7 @@ from dataclasses import replace
 from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.plan import Checkpointing, Plan
+from ziplan.runtimes.megatron import zero
 from ziplan.runtimes.runtime import Axis
 from ziplan.workload.training import Workload
 
@@ -29,23 +30,24 @@ def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Se
 
 
 def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
-    """Nothing is gathered ahead, and nothing swapped."""
+    """Nothing is gathered ahead, and nothing swapped, but by DeepSpeed."""
+    if zero.used(plan):
+        return zero.settle(cluster, workload, plan)
     return replace(plan, prefetch_depth=0.0, param_buffer_count=0.0, optimizer_buffer_count=0.0)
 
 
 def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
     """Why Megatron cannot run this plan, or why what is written here does not."""
     reasons = _training_refused(workload)
-    if plan.zero_stage not in (0, 1):
-        reasons.append(
-            "Megatron-LM divides optimizer state alone: zero_stage 0, or 1 for the distributed optimizer"
-        )
+    if zero.used(plan):
+        divided = _undividable(cluster, workload, plan)
+        return reasons + (divided or zero.refusals(cluster, workload, plan))
     if plan.tile_count != 1:
         reasons.append("Megatron-LM has no tiling: tile_count 1 only")
     placement, gpu = plan.placement, cluster.node.gpu_tier
     homes = (placement.params, placement.grads, placement.optimizer, placement.checkpoints)
     if any(share for home in homes for tier, share in home.items() if tier != gpu):
-        reasons.append("everything stays on the GPU with Megatron-LM as it is planned here")
+        reasons.append("below stage 2 everything stays on the GPU with Megatron-LM as it is planned here")
     return reasons + _undividable(cluster, workload, plan)
 
 

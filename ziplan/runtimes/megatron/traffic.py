@@ -46,7 +46,7 @@ BUBBLE = "pipeline bubble"
 def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Sequence[Segment]:
     """The segments of one step of a GPU of an average stage, in order."""
     facts = Facts(derivation, cluster, workload, plan)
-    chain = (*_computed(facts), *_all_reduced(facts), *_passed_on(facts))
+    chain = (*_computed(facts), *all_reduced(facts), *_passed_on(facts))
     idle = derivation.apply(laws.idle_micro_steps, pp_degree=plan.pp_degree)
     waiting = tuple(demand._replace(term=BUBBLE) for demand in chain)
     return (
@@ -79,7 +79,8 @@ def _computed(f: Facts) -> list[Demand]:
     return demands
 
 
-def _all_reduced(f: Facts) -> list[Demand]:
+def all_reduced(f: Facts, gathered: float = 0.0) -> list[Demand]:
+    """A micro-batch's all-reduces within the tensor-parallel group; `gathered` 1 adds a gather a layer."""
     amount = f.derivation.apply(
         laws.all_reduced_bytes,
         "all-reduces of one micro-batch",
@@ -87,7 +88,7 @@ def _all_reduced(f: Facts) -> list[Demand]:
         boundary_bytes_per_token=f.boundary,
         layer_count=float(f.workload.model.layer_count),
         pp_degree=f.plan.pp_degree,
-        all_reduce_count=ALL_REDUCES + RECOMPUTED_ALL_REDUCES * f.full,
+        all_reduce_count=ALL_REDUCES + f.full * (RECOMPUTED_ALL_REDUCES + gathered / RING_PASSES),
         ring_passes=RING_PASSES,
         tp_degree=f.plan.tp_degree,
     )
