@@ -105,6 +105,8 @@ def test_reading_the_optimizers_state_shows_the_swap_limit_alone(params):
     found = fit([run("nvme", *plain)])
     shown = next(each for each in found.fitted if each.parameter.name == SWAP)
     assert shown.value == pytest.approx(LIMIT)
+    # Of what is left of the step, nobody knows how much is writing.
+    assert "swaps too" in reasons(found, UPDATE)[0]
     assert shown.shown[0].phase == OPTIMIZER_READ
 
 

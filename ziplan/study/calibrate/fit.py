@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from ziplan.errors import BadInput
 from ziplan.hardware.rates import sustained_rate
-from ziplan.study.calibrate.parameters import MATRIX, OVERLAP, PARAMETERS, SWAP, Parameter
-from ziplan.study.calibrate.predicted import predicted
+from ziplan.study.calibrate.parameters import MATRIX, OVERLAP, PARAMETERS, SWAP, UPDATE, Parameter
+from ziplan.study.calibrate.predicted import Predicted, predicted
 from ziplan.study.calibrate.runs import FORWARD_BACKWARD, Run, Subject
 from ziplan.units import show, show_duration
 
@@ -158,12 +158,21 @@ def _shown(parameter: Parameter, run: Run, known: Fit) -> Shown:
     if parameter.name == MATRIX and (before.beside > BESIDE or _fitted(known, OVERLAP)):
         much = f"{before.beside:.0%} as long as the longest part runs beside {phase}"
         raise NotIdentified(f"{much}, and nobody knows how much of it is hidden")
+    if parameter.name == UPDATE and _swaps(before):
+        # What is written may be slower than what is read: the rest of the step is not the update's alone.
+        raise NotIdentified("swaps too: a run with the optimizer in host memory shows it")
     if parameter.name != SWAP:
         _binding(parameter, run.subject, phase, known)
     value = _solved(parameter, run, phase)
     found = _binding(parameter, parameter.put(run.subject, value), phase, known)
     _steadfast(parameter, run, phase, value, known)
     return Shown(run.name, phase, value, found)
+
+
+def _swaps(found: Predicted) -> bool:
+    """Whether anything moves between DRAM and NVMe."""
+    demands = (d for segment in found.answer.segments for chain in segment.chains for d in chain)
+    return any("swap_" in demand.resource and demand.amount > 0 for demand in demands)
 
 
 def _fitted(known: Fit, name: str) -> bool:
@@ -254,8 +263,7 @@ def _bisected(seconds: Callable[[float], float], measured: float, low: float, hi
 
 def _slower_than_drives(run: Run, phase: str, measured: float, least_time: float) -> None:
     """Raise where the drives' own rates explain the time, or the run does not swap."""
-    demands = (d for s in predicted(run.subject).answer.segments for chain in s.chains for d in chain)
-    if not any("swap_" in demand.resource and demand.amount > 0 for demand in demands):
+    if not _swaps(predicted(run.subject)):
         raise NotIdentified("swaps nothing")
     if math.isnan(least_time):
         raise NotIdentified("what it reads and updates at the same time cannot be told apart")
