@@ -107,7 +107,7 @@ def test_a_gpu_that_no_compiler_serves(run):
 def test_a_hung_kernel_costs_what_comes_after_it(fake_driver, monkeypatch):
     """The first rate is checked, the check of the second never ends; the process that waits is ended."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_driver))
-    monkeypatch.setenv("FAKE_CUDA", "h2d=3.2e9;d2h=3.2e9;hang_after=2")
+    monkeypatch.setenv("FAKE_CUDA", "h2d=3.2e9;d2h=3.2e9;hang_after=1")
     (benchmark,) = (each for each in BENCHMARKS if each.name == "gpu.host")
     # An eighth of the memory is one buffer of 16 MiB, the smallest that a link is measured with.
     task = Task(Topology(memory_bytes=2**27), Options(quick=True), seconds=60.0)

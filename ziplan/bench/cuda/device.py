@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from ziplan.bench.cuda.compiler import compiler_for, compilers, cubin
-from ziplan.bench.cuda.driver import Address, Context, Driver, Event, Kernel, Stream
+from ziplan.bench.cuda.driver import Address, Context, CudaError, Driver, Event, Kernel, Stream
 from ziplan.bench.topology import Topology
 
 VECTOR = 16
 """Bytes that a thread of a kernel moves at once."""
 THREADS = 512
-BLOCKS_PER_MULTIPROCESSOR = 4
-"""2048 threads a multiprocessor, which is all that one holds."""
+BLOCKS_PER_MULTIPROCESSOR = 64
+"""Many more than one holds at a time (2 to 4, by its registers): no last few of them run alone for long."""
 SEED = 0x5EED1E55
 POISON = 0xA5
 """What verified memory holds before: a copy that never took place is seen."""
@@ -23,6 +23,8 @@ NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING: no waiting for the default stream, which torch may use."""
 PORTABLE = 1
 """CU_MEMHOSTALLOC_PORTABLE: page-locked for every GPU."""
+BLOCKING_SYNC = 4
+"""CU_CTX_SCHED_BLOCKING_SYNC: threads that wait sleep, and leave the cores to those that read a drive."""
 KERNELS = ("spin", "fill", "verify", "copy", "read")
 
 
@@ -41,23 +43,17 @@ class Gpu:
             device, "COMPUTE_CAPABILITY_MINOR"
         )
         self._blocks = BLOCKS_PER_MULTIPROCESSOR * driver.attribute(device, "MULTIPROCESSOR_COUNT")
+        with suppress(CudaError):
+            driver.call("cuDevicePrimaryCtxSetFlags", device, BLOCKING_SYNC)
         self.context = Context(driver.call("cuDevicePrimaryCtxRetain", device))
         self._kernels = self._load()
 
     def _load(self) -> dict[str, Kernel]:
-        """All kernels, each launched once: nothing is left to be loaded under a held stream."""
+        """All kernels, compiled for it."""
         nvrtc = compiler_for(self.architecture, self.driver.version.major, compilers())
         self.enter()
         module = self.driver.call("cuModuleLoadData", cubin(nvrtc, self.architecture))
-        kernels = {name: self.driver.kernel(module, f"ziplan_{name}") for name in KERNELS}
-        self._kernels = kernels
-        with self.pinned(VECTOR) as word, self.memory(VECTOR) as scratch, self.stream() as stream:
-            ctypes.c_uint32.from_address(word).value = 1
-            self.spin(stream, word, word, 1e-3)
-            for name in KERNELS[1:]:
-                self.run(name, stream, scratch, scratch, 0)
-            self.driver.call("cuStreamSynchronize", stream)
-        return kernels
+        return {name: self.driver.kernel(module, f"ziplan_{name}") for name in KERNELS}
 
     def enter(self) -> None:
         """Make its context that of this thread."""

@@ -64,6 +64,13 @@ class Stopwatch:
         self._marks: list[list[Event]] = [[] for _ in works]
         self._units = [1] * len(works)
 
+    def rehearse(self) -> None:
+        """Do each work once while nothing is held: a first use loads kernels, which waits for what runs."""
+        for work, stream in zip(self._works, self._streams, strict=True):
+            work.gpu.enter()
+            work.enqueue(stream)
+        self._wait()
+
     def windows(self) -> tuple[Window, ...]:
         """What each work did while all of them ran: its units that ended by then, and when the last one did.
 
@@ -96,20 +103,25 @@ class Stopwatch:
         """Seconds from the start of each work to the end of each of its units."""
         flag, gave_up = (ctypes.c_uint32.from_address(word) for word in (self._flag, self._gave_up))
         flag.value = gave_up.value = 0
+        for marks, units, work in zip(self._marks, self._units, self._works, strict=True):
+            marks.extend(work.gpu.event() for _ in range(units - len(marks)))
         try:
             self._hold()
             self._enqueue()
         finally:
             flag.value = 1
-        for work, stream in zip(self._works, self._streams, strict=True):
-            work.gpu.enter()
-            self._driver.call("cuStreamSynchronize", stream)
+        self._wait()
         if gave_up.value:
             raise CannotMeasure(GAVE_UP)
         return [
             [self._driver.seconds_between(begin, mark) for mark in marks[:units]]
             for begin, marks, units in zip(self._begins, self._marks, self._units, strict=True)
         ]
+
+    def _wait(self) -> None:
+        for work, stream in zip(self._works, self._streams, strict=True):
+            work.gpu.enter()
+            self._driver.call("cuStreamSynchronize", stream)
 
     def _hold(self) -> None:
         """Hold the first stream, and the others behind its start event."""
@@ -125,8 +137,6 @@ class Stopwatch:
 
     def _enqueue(self) -> None:
         """Queue all units, one of each stream after another, each with its mark."""
-        for marks, units, work in zip(self._marks, self._units, self._works, strict=True):
-            marks.extend(work.gpu.event() for _ in range(units - len(marks)))
         for unit in range(max(self._units)):
             for place, work in enumerate(self._works):
                 if unit < self._units[place]:
@@ -143,7 +153,9 @@ def stopwatch(
     with ExitStack() as stack:
         streams = [stack.enter_context(work.gpu.stream()) for work in works]
         page = stack.enter_context(works[0].gpu.pinned(PAGE))
-        yield Stopwatch(driver, works, streams, page, shortest)
+        watch = Stopwatch(driver, works, streams, page, shortest)
+        watch.rehearse()
+        yield watch
 
 
 def together(

@@ -74,6 +74,7 @@ API int cuDeviceGetAttribute(int *value, int attribute, int device) {
   return OK;
 }
 API int cuDevicePrimaryCtxRetain(Context **context, int device) { *context = &contexts[device]; return OK; }
+API int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) { (void)device, (void)flags; return OK; }
 API int cuDevicePrimaryCtxRelease_v2(int device) { (void)device; return OK; }
 API int cuCtxSetCurrent(Context *context) { current = context; return OK; }
 API int cuDeviceCanAccessPeer(int *can, int device, int peer) { *can = setup.peer && device != peer; return OK; }
