@@ -135,9 +135,9 @@ def test_places_are_in_the_file_that_the_config_stands_in(tmp_path):
 
 
 def test_an_accelerate_config_without_deepspeed(tmp_path):
-    with pytest.raises(BadInput, match="FSDP does not use DeepSpeed, and of") as refused:
-        reading_of(tmp_path, "distributed_type: FSDP\n", "own.yaml")
-    assert "check the plan.yaml" in refused.value.problems[0].help
+    with pytest.raises(BadInput, match="MEGATRON_LM does not use DeepSpeed") as refused:
+        reading_of(tmp_path, "distributed_type: MEGATRON_LM\n", "own.yaml")
+    assert "FSDP" in refused.value.problems[0].help
 
 
 def test_no_batch_below_one_is_proposed(tmp_path):

@@ -89,6 +89,10 @@ class Case:
     def place(self, key: str, field: str) -> tuple[str, str, int, int]:
         """(file, path, line, column) of a DeepSpeed key or a plan's field, whichever the file is made of."""
         name = key if self.foreign else field
+        if self.foreign and self.runtime.NAME == "fsdp":
+            from ziplan.runtimes.fsdp.reading import key_of
+
+            name = key_of(field)
         document, within = self.documents[0]
         place = document.locate((*within, *steps(name)), key=True)
         return document.name, name, place.line, place.column

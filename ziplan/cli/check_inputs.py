@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ziplan.runtimes.deepspeed.reading.read import Reading, Trainer
     from ziplan.runtimes.deepspeed.reading.settings import Settings
     from ziplan.solve.problem import Problem
-    from ziplan.workload.training import Training, Workload
+    from ziplan.workload.training import Training
 
 LAUNCH = "launch.sh"
 """Looked for beside the config, as `fit --out` writes it."""
@@ -46,7 +46,19 @@ def case_of(config: Path, asked: Asked) -> Case:
     launch = _launch(config, asked.launch or (config if opened.form == "command" else None))
     if opened.form == "plan":
         return replace(of_plan(opened.document, asked.request), launch=launch)
+    if opened.form == "accelerate" and str(opened.document.data.get("distributed_type")).upper() == "FSDP":
+        return replace(_of_fsdp(opened, asked.request, launch), launch=launch)
     return replace(_of_config(opened, asked, launch), launch=launch)
+
+
+def _of_fsdp(opened: Opened, request: Request, launch: Launch | None) -> Case:
+    """accelerate's config of FSDP."""
+    from ziplan.cli.check_fsdp import fsdp_case
+
+    problem = _warned(problem_of(request._replace(runtime="fsdp")))
+    _enough_gpus(opened, opened.ranks or 1, problem)
+    training = {**request.training, **_over({}, problem.workload.training, launch)}
+    return fsdp_case(opened, request, problem, training)
 
 
 def _launch(config: Path, given: Path | None) -> Launch | None:
@@ -139,6 +151,7 @@ def _settled_values(config: Mapping[str, Any], ranks: float) -> dict[str, Any]:
 
 def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
     """A config of DeepSpeed's, accelerate's or the Trainer's."""
+    from ziplan.cli.check_fsdp import recomputed
     from ziplan.runtimes.deepspeed.configured import Configured
     from ziplan.runtimes.deepspeed.reading.read import Question, read_config
     from ziplan.runtimes.deepspeed.reading.settle import settled_plan, stated_training
@@ -158,8 +171,8 @@ def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
     reading = _seen_from_here(opened, read_config(opened, question))
     _enough_gpus(opened, reading.ranks, first)
     training = {**request.training, **_over(stated_training(reading), stated, launch)}
-    recomputed = training.get("activation_checkpointing", stated.activation_checkpointing)
-    if recomputed == "auto" and launch is not None and launch.recomputes:
+    mode = training.get("activation_checkpointing", stated.activation_checkpointing)
+    if mode == "auto" and launch is not None and launch.recomputes:
         training["activation_checkpointing"] = "full"
     if reading.batch is not None:
         training["global_batch_size"] = reading.batch.train_batch_size
@@ -177,7 +190,7 @@ def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
         inner=reading.document,
         within=reading.within,
         trainer=reading.trainer,
-        other_plan=_recomputed(settled.plan, workload) if reading.arguments is None else None,
+        other_plan=recomputed(settled.plan, workload) if reading.arguments is None else None,
         settings=reading.settings if settled.plan is not None else None,
         values=_settled_values(reading.config, float(reading.ranks)) if reading.settings else None,
         remarks=(*reading.remarks, *settled.remarks),
@@ -195,15 +208,6 @@ def _seen_from_here(opened: Opened, reading: Reading) -> Reading:
     if reading.document is not None:
         reading.document.name = called(reading.document.name)
     return replace(reading, remarks=tuple(each._replace(file=called(each.file)) for each in reading.remarks))
-
-
-def _recomputed(plan: Plan | None, workload: Workload) -> Plan | None:
-    """The plan with recomputation, where nobody says whether the script recomputes (it is taken not to)."""
-    from ziplan.plan import Checkpointing
-
-    if plan is None or workload.training.activation_checkpointing != "auto":
-        return None
-    return replace(plan, activation_checkpointing=float(Checkpointing.FULL))
 
 
 def _enough_gpus(opened: Opened, ranks: int, problem: Problem) -> None:

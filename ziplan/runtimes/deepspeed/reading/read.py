@@ -135,26 +135,15 @@ def _known(question: Question, data: Mapping[str, Any]) -> TrainerArguments:
     return TrainerArguments(**given, known=frozenset({*given, "max_grad_norm"}))
 
 
-def _instead(kind: str) -> str:
-    """What can be checked of a run that another of accelerate's backends drives."""
-    if kind == "FSDP":
-        return "FSDP: check the plan.yaml that `ziplan fit --runtime fsdp --out` writes beside this config"
-    return "name a config with distributed_type: DEEPSPEED"
-
-
 def _accelerate(opened: Opened, question: Question) -> Reading:
     """accelerate's own config."""
     document, data = opened.document, opened.document.data
     outer = Notes(document)
     kind = str(data.get("distributed_type", "DEEPSPEED")).upper()
     if kind != "DEEPSPEED":
-        problem = document.problem(
-            ("distributed_type",),
-            "ZP010",
-            f"distributed_type: {kind} does not use DeepSpeed, and of accelerate's configs only its are read",
-            _instead(kind),
-        )
-        raise BadInput(problem)
+        message = f"distributed_type: {kind} does not use DeepSpeed"
+        fix = "name a config with distributed_type: DEEPSPEED, or FSDP"
+        raise BadInput(document.problem(("distributed_type",), "ZP010", message, fix))
     plugin = plugin_of(document, outer)
     ranks = _ranks(opened, question, outer, ("num_processes",))
     reading = Reading(opened.form, "accelerate", document.name, ranks, (), {}, plugin=plugin)
