@@ -81,7 +81,7 @@ def test_after_the_fit_every_phase_is_as_measured():
 def test_a_run_without_offload_says_nothing_of_the_host():
     found = fit([ran("hbm", "hbm")])
     assert list(values(found)) == [MATRIX]
-    assert "0% of optimizer step goes with it" in reasons(found, UPDATE)[0]
+    assert "nothing of optimizer step goes with it" in reasons(found, UPDATE)[0]
     assert "swaps nothing" in reasons(found, SWAP)[0]
 
 
@@ -202,6 +202,11 @@ def test_each_run_is_also_predicted_from_the_others():
     residual = found.residuals[ON_GPU]
     assert (residual.runs, residual.low, residual.high) == (2, factors["a"], factors["b"])
     assert calibration(runs[:1]).held[0].from_others is None
+
+
+def test_a_reason_that_is_true_of_many_runs_is_told_once():
+    found = fit([ran(name, "hbm", micro_batch_size=float(n)) for n, name in enumerate("abcde", 1)])
+    assert reasons(found, SWAP) == ("a, b, c and 2 more: swaps nothing",)
 
 
 def test_residuals_are_by_kind_of_run():

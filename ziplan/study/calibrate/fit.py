@@ -19,6 +19,12 @@ BINDS = 0.7
 """Share of a phase that must go with a parameter, and with those that are fitted already, for the phase to
 show it: an error of a tenth in the rest of the phase then moves a parameter that is alone by 4 %."""
 
+NOTHING = 0.005
+"""Share of a phase that rounds to nothing."""
+
+NAMED = 3
+"""Runs that are named where one reason is true of more."""
+
 OWN = 0.3
 """Share of a phase that must go with the parameter itself."""
 
@@ -117,7 +123,7 @@ def fit(runs: Sequence[Run]) -> Fit:
         for parameter in tuple(left):
             found, reasons = _one(parameter, runs, Fit(tuple(fitted), ()))
             fitted += found
-            missing.setdefault(parameter.name, NotShown(parameter, tuple(dict.fromkeys(reasons))))
+            missing.setdefault(parameter.name, NotShown(parameter, reasons))
             if found:
                 left.remove(parameter)
         # One that is fitted may be what another one was waiting for.
@@ -126,19 +132,26 @@ def fit(runs: Sequence[Run]) -> Fit:
     return Fit(tuple(fitted), tuple(missing[each.name] for each in left))
 
 
-def _one(parameter: Parameter, runs: Sequence[Run], known: Fit) -> tuple[list[Fitted], list[str]]:
+def _one(parameter: Parameter, runs: Sequence[Run], known: Fit) -> tuple[list[Fitted], tuple[str, ...]]:
     """A parameter by its inputs (one for each number format), and why runs do not show it."""
     by_path: dict[str, list[tuple[Shown, float]]] = {}
-    reasons: list[str] = []
+    reasons: dict[str, list[str]] = {}
     for run in runs:
         subject = known.applied(run.subject)
         try:
             shown = _shown(parameter, replace(run, subject=subject), known)
         except NotIdentified as reason:
-            reasons.append(f"{run.name}: {reason}")
+            reasons.setdefault(str(reason), []).append(run.name)
             continue
         by_path.setdefault(parameter.path(subject), []).append((shown, parameter.value(subject)))
-    return [_middle(parameter, path, found) for path, found in by_path.items()], reasons
+    fitted = [_middle(parameter, path, found) for path, found in by_path.items()]
+    return fitted, tuple(f"{_names(names)}: {reason}" for reason, names in reasons.items())
+
+
+def _names(names: Sequence[str]) -> str:
+    """The runs that a reason is true of."""
+    others = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {others} more" if others > 0 else "")
 
 
 def _middle(parameter: Parameter, path: str, found: Sequence[tuple[Shown, float]]) -> Fitted:
@@ -211,6 +224,8 @@ def _binding(parameter: Parameter, subject: Subject, phase: str, known: Fit) -> 
     found = share(parameter, subject, phase)
     fitted = {each.parameter.name: each.parameter for each in known.fitted if each.parameter.name != OVERLAP}
     others = sum(share(each, subject, phase) for each in fitted.values())
+    if found < NOTHING:
+        raise NotIdentified(f"nothing of {phase} goes with it")
     if found < OWN or found + others < BINDS:
         with_others = f", {others:.0%} with {' and '.join(fitted)}" if others > ROUNDING else ""
         raise NotIdentified(f"{found:.0%} of {phase} goes with it{with_others}: too little to tell")
