@@ -190,3 +190,10 @@ def test_a_rate_above_the_peak_is_refused_where_it_is_taken(tmp_path):
     with pytest.raises(BadInput, match="more than the peak") as raised:
         calibrated(cluster, load_calibration(path))
     assert raised.value.problems[0].file == str(path)
+
+
+def test_a_run_that_is_still_far_off_is_asked_about(logs, capsys):
+    asked = (MODEL, MACHINE, "--sequence-length", "64", "--checkpointing", "none")
+    answer = ziplan(capsys, "calibrate", str(logs / "cpu.log"), *asked, "--config", str(logs / "cpu.json"))
+    assert answer.code == 0
+    assert "is it a run of this model" in answer.out

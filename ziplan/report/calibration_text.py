@@ -13,6 +13,9 @@ from ziplan.units import show, show_duration
 BAD = 0.1
 """An error after the fit beyond this is shown in red."""
 
+ANOTHER_RUN = 0.25
+"""An error after the fit beyond this asks whether the run is the one that is asked about."""
+
 NOT_SHOWN = "not shown by these runs, and left as it is"
 
 
@@ -93,6 +96,11 @@ def _coloured(predicted: float, measured: float) -> Span | str:
 
 def _remarks(file: CalibrationFile, width: int) -> list[Line]:
     said = [f"{name}: {remark}" for name, run in file.runs.items() for remark in run.remarks]
+    for name, run in file.runs.items():
+        whole = run.phases["whole step"]
+        if whole.measured_s > 0 and abs(whole.after_s / whole.measured_s - 1) > ANOTHER_RUN:
+            off = error(whole.after_s, whole.measured_s)
+            said.append(f"{name}: still {off} off: is it a run of this model, config and sequence length?")
     return [each for text in said for each in wrapped(text, width)]
 
 
