@@ -19,18 +19,26 @@ FILE = ".ziplan.yaml"
 
 
 class Ignore(NamedTuple):
-    """A finding that is lived with: its code, a pattern of its path ("" is any), and why."""
+    """A finding that is lived with: its code, a pattern of its path ("" is any), and why.
+
+    One that a comment states is about findings on its own line of its file.
+    """
 
     code: str
     path: str
     reason: str
+    file: str = ""
+    line: int = 0
 
     def covers(self, finding: Finding) -> bool:
         """Whether it is about this finding."""
-        return finding.code == self.code and (not self.path or fnmatchcase(finding.path, self.path))
+        there = not self.line or (finding.file, finding.line) == (self.file, self.line)
+        named = not self.path or fnmatchcase(finding.path, self.path)
+        return there and named and finding.code == self.code
 
     def __str__(self) -> str:
-        return f"{self.code}@{self.path}" if self.path else self.code
+        where = self.path or (f"{self.file}:{self.line}" if self.line else "")
+        return f"{self.code}@{where}" if where else self.code
 
 
 def _known(code: str) -> str:

@@ -139,6 +139,7 @@ def _checked(
     max_regress: str | None,
 ) -> Checked:
     """The case with what the project asks of it, judged."""
+    from ziplan.check.comments import in_comments
     from ziplan.check.policy import from_flags
     from ziplan.check.run import check as judged
     from ziplan.cli.check_inputs import case_of, gates_in, policy_beside
@@ -151,7 +152,8 @@ def _checked(
     case = case_of(config, asked)
     before: Case | None = case_of(baseline, asked) if baseline is not None else None
     case = replace(case, gates=limits, baseline=before, max_regress=allowed)
-    return judged(case, (*policy.ignores, *flags))
+    commented = in_comments(document for document, _ in case.documents)
+    return judged(case, (*policy.ignores, *flags, *commented))
 
 
 def _percent(text: str | None) -> float:

@@ -43,7 +43,7 @@ class Document:
         self.data: Any = None
         self.repeated: list[tuple[str, Place, Place]] = []
         """Keys given again, with the places of the first and of the later one, where that is allowed."""
-        self._text = text
+        self.text = text
         self._lines: list[str] | None = None
         self.root = Spot(1, 1)
 
@@ -83,7 +83,7 @@ class Document:
     def place(self, spot: Spot) -> Place:
         """The place of a spot, cut to its line."""
         if self._lines is None:
-            self._lines = LINE_BREAK.split(self._text)
+            self._lines = LINE_BREAK.split(self.text)
         text = self._lines[spot.line - 1] if spot.line <= len(self._lines) else ""
         return Place(spot.line, spot.column, max(1, min(spot.length, len(text) - spot.column + 1)), text)
 
