@@ -150,6 +150,15 @@ def test_master_weights_on_the_host_come_from_a_clone_on_the_gpu():
     assert line(ledger(WORK, DIVIDED), "hbm", "clone of the shard", "init") == (0, 0)
 
 
+def test_stage_2_has_reduce_buckets_while_backward_runs_and_stage_3_from_the_start():
+    below, divided = (
+        {phase for one in ledger(WORK, each).lines if one.name == "reduce buckets" for phase in one.phases}
+        for each in (BELOW, DIVIDED)
+    )
+    assert below == {"backward"}
+    assert {"init", "forward", "step"} < divided
+
+
 def test_stage_3_pins_a_copy_of_its_gradient_buffer():
     assert line(ledger(WORK, DIVIDED), "dram", "buffer before it is pinned", "init") == (0, 2 * P)
     assert line(ledger(WORK, BELOW), "dram", "buffer before it is pinned", "init") == (0, 0)

@@ -111,7 +111,15 @@ def test_the_papers_engine_reads_ahead_of_nvme():
     assert moved <= in_turn_with_compute("0.3.16", chosen)
     assert moved <= in_turn_with_compute("0.6.0", chosen)
     assert not moved & in_turn_with_compute(PAPER_ENGINE, chosen)
-    assert step(PAPER_ENGINE, chosen).traffic == step("0.3.16", chosen).traffic
+
+
+def test_the_papers_engine_loads_parameters_three_times_and_keeps_fewer():
+    chosen = plan("dram", "dram", dp_degree=8.0, activation_checkpointing=float(Checkpointing.FULL))
+    paper, release = (
+        line(each, chosen, "hbm", "gathered parameters", "backward") for each in (PAPER_ENGINE, "0.3.16")
+    )
+    assert paper[0] < release[0]
+    assert step(PAPER_ENGINE, chosen).traffic["gather"][0] > step("0.3.16", chosen).traffic["gather"][0]
 
 
 def test_gradients_are_kept_off_the_gpu_only_where_they_are_accumulated():

@@ -41,7 +41,8 @@ class Facts(shared.Facts):
         """What the config says."""
         if self.stated is not None:
             return stated_knobs(self.stated, self.plan, self.nvme)
-        return knobs(self.workload.model, self.plan, self.nvme)
+        derived = knobs(self.workload.model, self.plan, self.nvme)
+        return derived._replace(reuse_distance=0.0) if self.traits.loads_three_times else derived
 
     @cached_property
     def param_buffer(self) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ziplan.laws.law import maximum, where
 from ziplan.laws.memory import held_bytes, sharded_bytes
 from ziplan.runtimes.deepspeed import laws
@@ -166,7 +168,11 @@ def _buffers(book: Ledger, f: Facts) -> None:
         grad_bytes_per_param=f.element,
         bucket_count=2.0,
     )
-    book.add("reduce buckets", f.gpu, RUNNING, bucket, low=bucket / 2, knob="reduce_bucket_size")
+    # Stage 3 has them from the start, stage 2 while backward runs (`stage_1_and_2.py:_release_ipg_buffers`).
+    for phases, share in ((RUNNING, f.stage3), (("backward",), 1 - f.stage3)):
+        if np.ndim(share) or share:
+            high, knob = share * bucket, "reduce_bucket_size"
+            book.add("reduce buckets", f.gpu, phases, high, low=high / 2, knob=knob)
     whole = apply(
         held_bytes,
         "gradient of the largest tensor before it is reduced",

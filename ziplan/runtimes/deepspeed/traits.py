@@ -62,6 +62,13 @@ WINDOWS: dict[str, Window] = {
         "computation; releases either wait for every gather or read nothing ahead",
         paper=True,
     ),
+    "loads_three_times": Window(
+        None,
+        None,
+        "arXiv:2104.07857 section 4.1: parameters are loaded for forward, for recomputation and for "
+        "backward; releases keep what the trace needs again within stage3_max_reuse_distance",
+        paper=True,
+    ),
     "swaps_both_ways": Window(
         None,
         None,
@@ -142,7 +149,7 @@ WINDOWS: dict[str, Window] = {
 }
 
 
-OF_THE_PAPER = ("reads_ahead_of_nvme", "swaps_both_ways")
+OF_THE_PAPER = ("reads_ahead_of_nvme", "loads_three_times", "swaps_both_ways")
 """What no release has."""
 
 
@@ -153,6 +160,8 @@ class Traits(NamedTuple):
     """Gathers, reductions and copies of gradients stand in the way of computation."""
     reads_ahead_of_nvme: float
     """Parameters on NVMe are read, copied and gathered ahead."""
+    loads_three_times: float
+    """No parameter stays gathered from recomputation to backward."""
     swaps_both_ways: float
     """An optimizer whose swap is pipelined is read from NVMe while it is written there."""
     checkpoints_wait: float
