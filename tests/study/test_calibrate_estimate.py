@@ -120,3 +120,13 @@ def test_one_run_says_nothing_of_how_far_apart_two_lie(workload):
     apart = max(published[1], NARROWEST) / min(published[0], 1 / NARROWEST)
     assert high / low == pytest.approx(apart, rel=0.2)
     assert low < 1 < high
+
+
+def test_the_overlap_is_said_among_what_is_not_measured_here(workload):
+    cluster = load_cluster("rtx-4090-desktop")
+    chosen = plan(cluster, workload, "dram", "dram")
+    said = {each.name: each for each in step(calibrated(cluster, overlap=0.4), workload, chosen).assumptions}
+    assert (said["overlap"].value, said["overlap"].kind) == (0.4, "calibrated")
+    assert "calibration.yaml" in said["overlap"].source
+    whole = step(calibrated(cluster, overlap=1.0), workload, chosen).assumptions
+    assert "overlap" not in {each.name for each in whole}

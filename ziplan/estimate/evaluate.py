@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -241,7 +241,7 @@ def _details(
         "busy": _busy(rates, segments),
         "traffic": traffic,
         "tiers": tests,
-        "assumptions": (*rates.assumptions.values(), *([ROLLOUTS] if workload.companions else [])),
+        "assumptions": (*rates.assumptions.values(), *_told(rates, cluster, workload)),
         "unknown": _unknown(rates, segments),
         "interval": (low, high),
         "interval_source": source,
@@ -249,6 +249,15 @@ def _details(
         "drive_lifetime": _lifetime(derivation, cluster, traffic, rates.ranks_per_node, step_time),
         "step_cost": _cost(derivation, cluster, step_time),
     }
+
+
+def _told(rates: Rates, cluster: Cluster, workload: Workload) -> Iterator[Assumption]:
+    """What is said beside assumed rates: how much is really hidden, and what is not modelled."""
+    if cluster.calibrated is not None and rates.overlap < 1:
+        source = f"calibrated from {cluster.calibrated.source}"
+        yield Assumption("overlap", rates.overlap, "1", "calibrated", source)
+    if workload.companions:
+        yield ROLLOUTS
 
 
 def _ends(
