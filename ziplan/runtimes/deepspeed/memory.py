@@ -11,6 +11,7 @@ from ziplan.plan import Plan
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.gpu import gpu_ledger
 from ziplan.runtimes.deepspeed.host import add_host
+from ziplan.runtimes.deepspeed.shards import shards, tied_sizes
 from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
 from ziplan.runtimes.runtime import RUNNING, Ledger
 from ziplan.workload.training import Workload
@@ -52,6 +53,16 @@ def _flash(book: Ledger, f: Facts) -> None:
         ranks_per_instance=f.ranks,
     )
     book.add("parameter files", f.nvme, RUNNING, params, knob="offload_param.device")
+    left = apply(
+        held_bytes,
+        "weights that were made, swapped out and then tied to others",
+        params=shards(tied_sizes(f.workload.model), f.plan.dp_degree, f.element).swappable_params,
+        state_bytes_per_param=f.element,
+        # zero.Init swaps each tensor as its module is made, before transformers ties it.
+        share=f.swaps_params * f.divided_at_once,
+        ranks_per_instance=f.ranks,
+    )
+    book.add("files of tied weights", f.nvme, RUNNING, left, knob="the model's tied embeddings")
     states = apply(
         held_bytes,
         "master weights and moments",

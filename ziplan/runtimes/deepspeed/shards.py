@@ -80,6 +80,12 @@ def _shards(tensors: Sizes, dp_degree: float, param_bytes: float) -> Shards:
 _shards_once = lru_cache(maxsize=64)(_shards)
 
 
+def tied_sizes(model: Model) -> Sizes:
+    """Sizes of the tensors that modules are made with before they take another's weight in their place."""
+    tied = [operator for operator in model.operators if operator.shared_with]
+    return tuple((o.in_features * o.out_features, o.count, o.block) for o in tied)
+
+
 def swapped_in(model: Model, played: Fetches, dp_degree: float, param_bytes: float) -> float:
     """Elements of this rank's shards that one micro-step reads from NVMe."""
     read = 0.0
