@@ -30,7 +30,8 @@ def bench_text(
     lines += _said("at once", [f"{shared}: {note}" for shared, _, note in shares_measured(record)], width)
     lines += _said("aio", list(_aio(record)), width)
     lines += _said("not measured", _reasons(record), width)
-    lines += _said("mind", record.environment.warnings, width)
+    beside = [noted.text for noted in record.noted if noted.name == "cpu.adam"]
+    lines += _said("mind", [*record.environment.warnings, *beside], width)
     hint = "add -o FILE to keep this as a machine file that fit and the others take"
     lines += _said("written", written or ([hint] if record.measured else []), width)
     return lines

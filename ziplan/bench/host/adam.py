@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 from ziplan.bench.lifetime import end_with_parent
@@ -58,15 +59,30 @@ def _optimizer(asked: dict[str, Any]) -> tuple[Callable[[], None], str]:
     torch.set_num_threads(len(asked["cpus"]))
     parameter = torch.nn.Parameter(torch.randn(asked["params"]))
     parameter.grad = torch.randn(asked["params"])
-    if asked["kind"] == "deepspeed":
-        # By name: DeepSpeed has no types.
-        made = import_module("deepspeed.ops.adam").DeepSpeedCPUAdam
-        optimizer: Any = made([parameter], lr=1e-5, weight_decay=0.1)
+    if asked["compiled"]:
+        optimizer: Any = _deepspeed(asked["compiled"])([parameter], lr=1e-5, weight_decay=0.1)
         name = f"DeepSpeedCPUAdam of DeepSpeed {version('deepspeed')}"
     else:
         optimizer = torch.optim.AdamW([parameter], lr=1e-5, weight_decay=0.1, fused=True)
         name = f"fused AdamW of torch {torch.__version__}"
     return optimizer.step, name
+
+
+def _deepspeed(compiled: str) -> Any:
+    """DeepSpeedCPUAdam over the file that it was compiled to.
+
+    The file is put where DeepSpeed keeps what it has loaded (`op_builder/builder.py: OpBuilder.load`): it
+    would otherwise ask PyTorch, which takes a lock and may compile.
+    """
+    # By name: DeepSpeed has no types.
+    builder = import_module("deepspeed.ops.op_builder.builder").OpBuilder
+    spec = spec_from_file_location(os.path.basename(compiled).partition(".")[0], compiled)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    builder._loaded_ops["cpu_adam"] = module  # noqa: SLF001 - it has no other way
+    return import_module("deepspeed.ops.adam").DeepSpeedCPUAdam
 
 
 if __name__ == "__main__":

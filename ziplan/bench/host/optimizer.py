@@ -28,8 +28,6 @@ FP32_STATE_BYTES = 16
 """Bytes of a parameter, its gradient and two moments, 4 each."""
 MOST_SHARE = 1 / 8
 IMPORTING_SECONDS = {"deepspeed": 15.0, "torch": 8.0}
-BUILDING_SECONDS = 90.0
-"""DeepSpeed compiles the optimizer when it is first used."""
 SAMPLES = 7
 SLICE = 0.2
 
@@ -38,43 +36,45 @@ def _seconds(task: Task) -> float:
     return 3.0 if task.options.quick else 6.0
 
 
-def _is_built() -> bool:
-    """Whether DeepSpeed's optimizer has been compiled: with the package, or by an earlier use of it."""
+def compiled() -> str:
+    """The file of DeepSpeed's optimizer where it has been compiled; empty where it has not.
+
+    It is compiled with the package (DS_BUILD_CPU_ADAM=1) or when it is first used, into PyTorch's folder of
+    extensions. A benchmark never compiles it: that takes minutes, and one that is ended meanwhile would leave
+    PyTorch's lock behind, for which every later use would wait.
+    """
     spec = find_spec("deepspeed")
-    places = (
-        [f"{folder}/ops/adam/cpu_adam_op*.so" for folder in spec.submodule_search_locations or ()]
-        if spec
-        else []
-    )
-    cache = os.environ.get("TORCH_EXTENSIONS_DIR") or os.path.expanduser("~/.cache/torch_extensions")
-    places += [f"{cache}/*/cpu_adam/cpu_adam.so", f"{cache}/cpu_adam/cpu_adam.so"]
-    return any(glob.glob(place) for place in places)
+    places = [
+        f"{folder}/ops/adam/cpu_adam_op*.so" for folder in (spec and spec.submodule_search_locations) or ()
+    ]
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    python = f"py{sys.version_info.major}{sys.version_info.minor}"
+    if own := os.environ.get("TORCH_EXTENSIONS_DIR"):
+        places.append(f"{own}/cpu_adam/cpu_adam.so")
+    else:
+        places.append(f"{cache}/torch_extensions/{python}*/cpu_adam/cpu_adam.so")
+    found = [path for place in places for path in glob.glob(place)]
+    return max(found, key=os.path.getmtime, default="")
 
 
-def _kinds(task: Task) -> list[str]:
+def _kinds() -> list[str]:
     """The optimizers to try, the one that training would run first."""
     if find_spec("torch") is None:
         return []
-    if find_spec("deepspeed") is None or (task.options.quick and not _is_built()):
-        return ["torch"]
-    return ["deepspeed", "torch"]
-
-
-def _starting(task: Task) -> float:
-    kinds = _kinds(task)
-    if not kinds:
-        return 0.5
-    built = kinds[0] != "deepspeed" or _is_built()
-    return IMPORTING_SECONDS[kinds[0]] + (0.0 if built else BUILDING_SECONDS)
+    return ["deepspeed", "torch"] if find_spec("deepspeed") and compiled() else ["torch"]
 
 
 def _cost(task: Task) -> Cost:
-    return Cost(_starting(task) + (_seconds(task) if _kinds(task) else 0.0))
+    kinds = _kinds()
+    return Cost(IMPORTING_SECONDS[kinds[0]] + _seconds(task) if kinds else 0.5)
 
 
 def _run(task: Task) -> Iterator[Result]:
-    reasons = [] if _kinds(task) else ["torch is not installed"]
-    for kind in _kinds(task):
+    kinds = _kinds()
+    reasons = [] if kinds else ["torch is not installed"]
+    if find_spec("deepspeed") and "deepspeed" not in kinds:
+        reasons.append("DeepSpeedCPUAdam has not been compiled: DeepSpeed does so when it is first used")
+    for kind in kinds:
         try:
             yield _measured(task, kind)
             break
@@ -156,7 +156,8 @@ class _started:  # noqa: N801 - used as a function
     """A process that gets ready to update parameters; ended when it is no longer needed."""
 
     def __init__(self, cpus: Sequence[int], params: int, kind: str) -> None:
-        asked = json.dumps({"cpus": list(cpus), "params": params, "kind": kind})
+        compiled_to = compiled() if kind == "deepspeed" else ""
+        asked = json.dumps({"cpus": list(cpus), "params": params, "compiled": compiled_to})
         self.process = subprocess.Popen(  # noqa: S603 - this interpreter, a module of this package
             [sys.executable, "-m", "ziplan.bench.host.adam", asked],
             stdin=subprocess.PIPE,
