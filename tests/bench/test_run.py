@@ -296,8 +296,8 @@ def test_quick_is_under_a_minute_with_one_drive_and_no_gpu():
     assert sum(each.cost.seconds for each in plan) < 60
 
 
-def test_a_whole_run_is_under_six_minutes_with_eight_drives_and_no_gpu():
-    plan = planned(Record(topology=topology(drives=8)), Options(), chosen(skip=["optimizer"]))
+def test_a_whole_run_is_under_six_minutes_with_eight_drives_and_eight_gpus():
+    plan = planned(Record(topology=topology(gpus=8, drives=8)), Options(), chosen())
     assert sum(each.cost.seconds for each in plan) < 360
 
 

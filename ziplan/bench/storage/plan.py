@@ -21,6 +21,10 @@ STARTING_SECONDS = 1.5
 """A process of its own, numpy included, until it measures (0.4 s on an idle core, more on a busy one)."""
 
 
+MANY = 4
+"""Folders from which each is measured more shortly: how long a write lasts is then told by all at once."""
+
+
 class Times(NamedTuple):
     """Seconds of each part, of one folder alone (`write` to `mixed`) and of all at once."""
 
@@ -52,8 +56,9 @@ def times(options: Options, folders: int) -> Times:
     if options.quick:
         return Times(write=8, depth=0.5, read=4, mixed=3, slice=0.25, write_all=6, read_all=4)
     many = max(1, folders)
-    write, read = min(60.0, max(8.0, 80.0 / many)), min(8.0, max(3.0, 16.0 / many))
-    return Times(write=write, depth=0.5, read=read, mixed=3, slice=0.25, write_all=20, read_all=6)
+    write, read = min(60.0, max(6.0, 80.0 / many)), min(8.0, max(2.5, 16.0 / many))
+    mixed = 3 if many < MANY else 2
+    return Times(write=write, depth=0.5, read=read, mixed=mixed, slice=0.25, write_all=20, read_all=6)
 
 
 def measurable(folders: Iterable[FoundFolder]) -> list[FoundFolder]:
