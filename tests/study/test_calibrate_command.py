@@ -13,6 +13,7 @@ from ziplan.cli.schema import schema_text
 from ziplan.errors import BadInput
 from ziplan.hardware.calibration import calibrated, load_calibration
 from ziplan.hardware.profiles import load_cluster
+from ziplan.units import show_duration
 
 MACHINE = "dgx-a100-80g"
 TRUTH = [("gpu.sustained_flops_per_s.bf16", "120 TFLOP/s"), ("cpu.adam_params_per_s", "1.1 Gparam/s")]
@@ -197,3 +198,33 @@ def test_a_run_that_is_still_far_off_is_asked_about(logs, capsys):
     answer = ziplan(capsys, "calibrate", str(logs / "cpu.log"), *asked, "--config", str(logs / "cpu.json"))
     assert answer.code == 0
     assert "is it a run of this model" in answer.out
+
+
+def test_the_gates_of_check_take_a_step_that_hides_less(tmp_path, capsys):
+    (tmp_path / "ds.json").write_text(
+        config(offload_param={"device": "cpu"}, offload_optimizer={"device": "cpu"})
+    )
+    names = load_cluster(MACHINE)
+    told = {
+        "machine": names.node.name,
+        "gpu": names.node.gpu.name,
+        "overlap": {"value": 0.0, "low": 0, "high": 0},
+    }
+    told["overlap"]["runs"] = ["a"]
+    (tmp_path / "calibration.yaml").write_text(json.dumps(GOOD | told))
+    asked = ("check", str(tmp_path / "ds.json"), *ASKED, "--json")
+    plain = json.loads(ziplan(capsys, *asked).out)
+    less = json.loads(ziplan(capsys, *asked, "--calibration", str(tmp_path / "calibration.yaml")).out)
+    assert less["estimate"]["step_time_s"] > plain["estimate"]["step_time_s"]
+    assert less["simulation"]["makespan_s"] == plain["simulation"]["makespan_s"]
+    (tmp_path / "gates.yaml").write_text("max_step_time: 1 ms\n")
+    gated = ziplan(
+        capsys,
+        *asked,
+        "--calibration",
+        str(tmp_path / "calibration.yaml"),
+        "--gates",
+        tmp_path / "gates.yaml",
+    )
+    broken = [each["message"] for each in json.loads(gated.out)["findings"] if "step" in each["message"]]
+    assert any(show_duration(less["estimate"]["step_time_s"], 3) in message for message in broken)

@@ -182,9 +182,17 @@ class Case:
         return self._played if isinstance(self._played, str) else ""
 
     @property
+    def hides_less(self) -> bool:
+        """Whether a calibration says that less is hidden behind the GPU's work than a played step hides."""
+        calibrated = self.cluster.calibrated
+        if calibrated is None or calibrated.runtime != self.runtime.NAME:
+            return False
+        return calibrated.overlap < 1
+
+    @property
     def step_time(self) -> float:
         """Seconds of a step as it is played, else as it is estimated; NaN where it is unknown."""
-        if self.simulation is not None:
+        if self.simulation is not None and not self.hides_less:
             return self.simulation.makespan
         return self.estimate.step_time if self.estimate is not None else math.nan
 

@@ -86,7 +86,7 @@ def unchecked(case: Case) -> Iterator[Hit]:
 def disagreement(case: Case) -> Iterator[Hit]:
     """The estimate and the played step differ."""
     estimate, simulation = case.estimate, case.simulation
-    if estimate is None or simulation is None:
+    if estimate is None or simulation is None or case.hides_less:
         return
     times = (estimate.step_time, simulation.makespan)
     if not all(math.isfinite(time) and time > 0 for time in times):
