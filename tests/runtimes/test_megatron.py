@@ -12,6 +12,8 @@ from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing, Placement
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.megatron.sliced import sliced
+from ziplan.runtimes.shared.compute import gpu_work
+from ziplan.runtimes.shared.facts import Facts
 from ziplan.simulate.step import simulate
 from ziplan.workload.config import model_of
 from ziplan.workload.kept import kept_bytes
@@ -115,6 +117,18 @@ def test_the_first_stage_keeps_as_many_micro_batches_as_there_are_stages():
     assert kept[1] == pytest.approx(kept[0])
     assert kept[2] == pytest.approx(kept[0] / 2)
     assert kept[3] == pytest.approx(kept[0] / 4)
+
+
+def test_a_fused_softmax_saves_passes_over_the_scores():
+    """Of 64 heads, 2048 x 2048 scores of 48 layers: 4 accesses of 2 bytes and a mask, in each of 3 sweeps."""
+    work, machine = gpt(6144, 48, 64), box()
+    (moved,) = [d for d in asked(machine, work).segments[0].chains[0] if d.resource == "hbm.read"]
+    plain = gpu_work(Facts(Derivation(), machine, work, plan()))[-1]
+    assert plain.amount - moved.amount == pytest.approx(3 * 9 * 64 * 2048**2 * 48)
+    flash = asked(machine, WORK).segments[0].chains[0]
+    assert [d.amount for d in flash[:3]] == [
+        d.amount for d in gpu_work(Facts(Derivation(), machine, WORK, plan()))
+    ]
 
 
 def test_all_reduces_move_what_the_paper_counts():

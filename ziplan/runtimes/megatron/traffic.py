@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation, minimum
 from ziplan.laws.memory import held_bytes
+from ziplan.laws.traffic import activation_traffic
 from ziplan.plan import Plan
 from ziplan.runtimes.megatron import laws
 from ziplan.runtimes.megatron.facts import Facts
@@ -39,6 +40,16 @@ SWEEPS = 2.0
 
 STATE_BYTES = 12.0
 """Master weight and both moments, that the update reads and writes."""
+
+SAVED_FORWARD, SAVED_BACKWARD = 4.0, 4.0
+"""Accesses of an attention score that Megatron's fused softmax saves in forward and in backward.
+
+Scale, causal mask and softmax are one kernel that reads and writes a score once, not three that each do
+(arXiv:2104.04473 sec 4.2); backward's is one as well.
+"""
+
+SAVED_MASK = 1.0
+"""Bytes of the causal mask that no sweep reads then: the kernel knows it."""
 
 BUBBLE = "pipeline bubble"
 
@@ -71,12 +82,28 @@ def _computed(f: Facts) -> list[Demand]:
             part = f.derivation.apply(
                 laws.divided_traffic,
                 f"{term} of one GPU",
-                memory_bytes=amount,
+                memory_bytes=amount - _saved(f),
                 replicated_share=minimum(1.0, share),
                 **degrees,
             )
         demands.append(Demand(term, resource, part))
     return demands
+
+
+def _saved(f: Facts) -> float:
+    """Bytes of a micro-batch's scores that the fused softmax does not move, where scores are written out."""
+    training = f.workload.training
+    if training.attention == "flash":
+        return 0.0
+    forward, backward = (each * f.element + SAVED_MASK for each in (SAVED_FORWARD, SAVED_BACKWARD))
+    return f.derivation.apply(
+        activation_traffic,
+        "attention scores that the fused softmax does not move",
+        tokens_per_rank=f.tokens,
+        layer_count=float(f.workload.model.attentions),
+        activation_bytes_per_token=float(f.workload.model.attention_heads) * training.attended,
+        access_count=forward * (1.0 + f.full + f.selective) + backward,
+    )
 
 
 def all_reduced(f: Facts, gathered: float = 0.0) -> list[Demand]:
