@@ -56,7 +56,7 @@ def times(options: Options, folders: int) -> Times:
     if options.quick:
         return Times(write=8, depth=0.5, read=4, mixed=3, slice=0.25, write_all=6, read_all=4)
     many = max(1, folders)
-    write, read = min(60.0, max(6.0, 80.0 / many)), min(8.0, max(2.5, 16.0 / many))
+    write, read = min(60.0, max(6.0, 60.0 / many)), min(8.0, max(2.0, 16.0 / many))
     mixed = 3 if many < MANY else 2
     return Times(write=write, depth=0.5, read=read, mixed=mixed, slice=0.25, write_all=20, read_all=6)
 
