@@ -137,6 +137,7 @@ def test_plots_are_written_without_a_page(capsys, tmp_path):
         ("memry=a.svg", "memory"),
         ("memory", ".svg or .png"),
         ("memory=", ".svg or .png"),
+        ("=a.svg", "no chart is called ''"),
         ("a.jpeg", ".svg or .png"),
         ("margins=/proc/none/a.svg", "cannot be written"),
     ],

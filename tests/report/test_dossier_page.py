@@ -180,7 +180,7 @@ def test_a_config_is_judged_and_held_against_the_best_plan(pages):
     assert told.estimate is told.checked.case.estimate
     assert told.estimate.plan != told.answer.best.plan
     assert str(CONFIG) in text
-    assert "the best plan for the same" in text
+    assert "in the best plan for the same batch" in text
     assert CONFIG.read_text().split()[1].strip('":') in text
 
 

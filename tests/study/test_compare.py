@@ -176,6 +176,7 @@ def test_changes_of_one_option():
     ("arguments", "said"),
     [
         (("--with", "tiers.drm.capacity=1 TB"), "did you mean `dram`?"),
+        (("--with", "nodes=2; nodes=3"), "says nodes twice"),
         (("--with", "training.sequence_lenth=1"), "sequence_length"),
         (("no-such-machine",), "no machine is called 'no-such-machine'"),
         (("--global-batch-size", "63", "--with", "nodes=3"), "cannot be split"),

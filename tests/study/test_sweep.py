@@ -297,3 +297,28 @@ def test_workers_of_another_version_are_refused(monkeypatch):
     monkeypatch.setattr(sweep_ray, "_begun", lambda workers: Ray())
     with pytest.raises(BadInput, match=r"worker has ziplan 0\.0\.1"):
         swept(partial(posed, REQUEST), axes_of(VARIED), on_ray=True)
+
+
+def test_where_the_answer_goes_is_looked_at_before_the_points_are_solved(capsys, monkeypatch, tmp_path):
+    def unasked(*_):
+        raise AssertionError("solved before the output was looked at")
+
+    monkeypatch.setattr("ziplan.study.sweep.solve_point", unasked)
+    file = tmp_path / "a file"
+    file.write_text("")
+    for output in ("/proc/x", tmp_path, file / "below"):
+        ran = ziplan(capsys, *COMMAND, *flags(*VARIED), "--jobs", "1", "-o", output)
+        assert (ran.code, ran.out) == (2, "")
+        assert "folder" in ran.err or "cannot be written" in ran.err
+    assert [each.name for each in tmp_path.iterdir()] == ["a file"]
+
+
+def test_an_early_interrupt_claims_nothing(capsys, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ziplan.study.sweep.solve_point", stopped)
+    ran = ziplan(capsys, *COMMAND, *flags(*VARIED), "--jobs", "1")
+    assert ran.code == 130
+    assert "no point was solved" in ran.out
+    assert "no point fits" not in ran.out

@@ -117,6 +117,11 @@ def changes_of(text: str) -> dict[str, str]:
                 f"--with {text!r:.80} is not KEY=VALUE",
                 help="for example --with 'tiers.dram.capacity=2 TiB; nodes=2'",
             )
+        if path.strip() in changes:
+            raise BadInput.of(
+                f"--with {text!r:.80} says {path.strip()} twice",
+                help="every --with is one option: give another --with for another value",
+            )
         changes[path.strip()] = value.strip()
     return changes
 

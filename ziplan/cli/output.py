@@ -101,6 +101,23 @@ def save(path: Path, text: str | bytes) -> None:
         save_all(final.parent, {final.name: text})
 
 
+def writable(path: Path | None) -> None:
+    """BadInput where an answer could not be written in the end: told before it is worked out."""
+    if path is None or (path.exists() and not path.is_dir() and not path.is_file()):
+        return
+    if path.is_dir():
+        raise BadInput.of("is a folder, expected a file to write", file=str(path))
+    folder = path.resolve().parent
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir():
+        raise BadInput.of("is a file, expected a folder to write into", file=str(there))
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise BadInput.of(f"cannot be written: {error.strerror or error}", file=str(folder)) from error
+
+
 def _write_through(path: Path, text: str | bytes) -> None:
     try:
         path.write_bytes(_encoded(text))

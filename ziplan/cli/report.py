@@ -9,7 +9,7 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.given import Given, given_options
-from ziplan.cli.output import deliver, save, warn
+from ziplan.cli.output import deliver, save, warn, writable
 from ziplan.errors import BadInput
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def report(
     from ziplan.cli.report_inputs import gathered
 
     pictures = [_picture(text) for text in plot or ()]
+    for path in (output, *(path for _, path in pictures)):
+        writable(path)
     dossier = gathered(model, cluster, given, config, trainer.value if trainer else None)
     for charts, path in pictures:
         _draw(charts, path, dossier)
@@ -81,7 +83,7 @@ def _picture(text: str) -> tuple[list[Chart], Path]:
     charts = list(CHARTS.values())
     if equals and name in CHARTS:
         charts = [CHARTS[name]]
-    elif equals and name.isidentifier():
+    elif equals and (not name or name.isidentifier()):
         remedy = nearest(name, CHARTS) or f"there are {', '.join(CHARTS)}"
         raise BadInput.of(f"--plot {text!r:.60}: no chart is called {name!r:.40}", help=remedy)
     else:

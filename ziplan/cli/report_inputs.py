@@ -49,7 +49,8 @@ def gathered(model: str, cluster: str, given: Given, config: Path | None, traine
         _refuse_what_is_settled(given)
         checked, why_not = check(case_of(config, CheckAsked(request, trainer))), ""
         answer, files = best_for(checked, problem_of(request)), {}
-    paths = [Path(name) for name in (model, cluster, *([str(config)] if config else []))]
+    named = (model, cluster, str(config) if config else "", request.calibration)
+    paths = [Path(name) for name in named if name]
     asked = Asked(
         checked=checked,
         not_checked=why_not,
@@ -132,6 +133,7 @@ def _flags(request: Request) -> Iterator[str]:
         ("--lora-targets", ",".join(trainable["targets"]) if trainable else None),
         *(("--set", setting) for setting in request.settings),
         *(("--companion", companion) for companion in request.companions),
+        ("--calibration", request.calibration or None),
         ("--runtime", request.runtime if request.runtime != plain.runtime else None),
         ("--objective", request.objective if request.objective != plain.objective else None),
     ]

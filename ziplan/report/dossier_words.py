@@ -70,11 +70,13 @@ def in_short(dossier: Dossier) -> Iterator[str]:
     """The answer in a few sentences."""
     estimate, answer = dossier.estimate, dossier.answer
     yield f"{_whose(dossier)}: {margin_words(estimate)}."
+    if dossier.verdict != estimate.verdict:
+        yield "Whether it fits hangs on an input that nobody stated, as the findings say."
     if not math.isnan(estimate.step_time) and dossier.verdict != "does_not_fit":
         terms = sorted(estimate.terms.items(), key=lambda term: -term[1])
         name, seconds = terms[0]
         yield f"Most of a step is {name}: {shown(seconds, 's')} of {shown(estimate.step_time, 's')}."
-    best = "" if not dossier.config else " of the best plan for the same"
+    best = "" if not dossier.config else " in the best plan for the same batch"
     yield f"What binds{best}: {binding_words(answer.binding)}."
     worth = [each for each in dossier.reliefs if each.share >= WORTH_SAYING]
     if worth:
@@ -124,7 +126,7 @@ def tiles(dossier: Dossier) -> Iterator[Tile]:
     )
     rate, computed = estimate.model_flops_per_s_per_gpu, estimate.hardware_flops_per_s_per_gpu
     yield Tile("per GPU", shown(rate, "FLOP/s"), f"model FLOPs; {shown(computed, 'FLOP/s')} computed")
-    hours = f"{show(gpu_hours_per_million_tokens(estimate), '1', 3)} GPU-hours"
+    hours = f"{show(gpu_hours_per_million_tokens(estimate), '1', 3)} GPU-h"
     million = cost_per_million_tokens(estimate)
     if million is None:
         yield Tile("a million tokens", hours, "no price is stated")
@@ -222,23 +224,23 @@ def change_rows(dossier: Dossier) -> Rows:
 
 
 def plan_rows(dossier: Dossier) -> Rows:
-    """Plan, verdict, step, tokens a second, placement, the rest: the one told of, then others, best first."""
-    mine = [("this one", dossier.estimate)]
-    if dossier.config and dossier.estimate is not dossier.answer.best:
-        mine = [(dossier.config, dossier.estimate), ("best", dossier.answer.best)]
-    others = [(f"other {place}", each) for place, each in enumerate(dossier.answer.alternatives, 1)]
-    if dossier.answer.faster_if_it_fits is not None:
-        others.append(("faster, if it fits", dossier.answer.faster_if_it_fits))
+    """Plan, verdict, step, tokens a second, what it is: the one told of, then others, best first."""
+    answer = dossier.answer
+    told = [("this one", dossier.verdict, dossier.estimate)]
+    if dossier.config and dossier.estimate is not answer.best:
+        told = [("the config", dossier.verdict, dossier.estimate), ("best", answer.best.verdict, answer.best)]
+    told += [(f"other {place}", each.verdict, each) for place, each in enumerate(answer.alternatives, 1)]
+    if answer.faster_if_it_fits is not None:
+        told.append(("faster, if it fits", answer.faster_if_it_fits.verdict, answer.faster_if_it_fits))
     return [
         (
             name,
-            each.verdict.replace("_", " "),
+            verdict.replace("_", " "),
             "unknown" if math.isnan(each.step_time) else shown(each.step_time, "s"),
             "unknown" if math.isnan(each.step_time) else show(each.tokens_per_s, "1", 3),
-            placement_words(each.plan),
-            plan_words(each) + buffer_words(each.plan),
+            f"{placement_words(each.plan)}; {plan_words(each)}{buffer_words(each.plan)}",
         )
-        for name, each in (*mine, *others)
+        for name, verdict, each in told
     ]
 
 

@@ -110,6 +110,8 @@ def _written(outcome: Outcome) -> str:
 
 
 def _meaning(sweep: Sweep) -> str:
+    if not sweep.rows:
+        return "no point was solved"
     if not sweep.front:
         return "no point fits"
     cost = "dollars per token" if sweep.priced else "GPU-hours per token (no price is stated)"
