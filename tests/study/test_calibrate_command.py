@@ -131,6 +131,17 @@ def test_records_of_measured_runs_serve_as_they_are(tmp_path, capsys):
     assert ziplan(capsys, "calibrate", str(path), "--config", "x.json").code == 2
 
 
+def test_records_that_tell_no_time_are_left_out_and_told(tmp_path, capsys):
+    untimed = {"measured.step_time_s": None, "measured.outcome": "fits"}
+    answer = ziplan(capsys, "calibrate", str(write(tmp_path, {}, untimed)), "--json")
+    assert answer.code == 0
+    assert set(json.loads(answer.out)["runs"]) == {"run-0"}
+    assert "left out: run-1: measured: no time" in answer.err
+    alone = ziplan(capsys, "calibrate", str(write(tmp_path, untimed, name="none.yaml")))
+    assert alone.code == 2
+    assert "none.yaml" in alone.err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -9,11 +9,12 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.given import SETTLED_BY_A_CONFIG, Given, given_options
-from ziplan.cli.output import deliver, save, width
+from ziplan.cli.output import deliver, save, warn, width
 from ziplan.errors import BadInput
 
 if TYPE_CHECKING:
     from ziplan.study.calibrate.runs import Run, Subject
+    from ziplan.study.records import Record
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -74,14 +75,13 @@ def calibrate(
 
 def _runs(inputs: list[str], configs: list[Path], given: Given) -> list[Run]:
     """The runs of the files named first: records, and logs of what the last two name."""
-    from ziplan.study.calibrate.runs import run_of_file, run_of_record
-    from ziplan.study.records import load_records
+    from ziplan.study.calibrate.runs import run_of_file
 
     paths = [options.a_path(text) for text in inputs]
     if all(_holds_records(path) for path in paths):
         if configs:
             raise BadInput.of("--config without a log", help="files of measured runs hold their plans")
-        return [run_of_record(record) for record in load_records(paths)]
+        return _of_records(paths)
     if len(paths) < 3:
         raise BadInput.of("runs, a model and a cluster are needed", help=USAGE)
     model, cluster = inputs[-2:]
@@ -89,9 +89,34 @@ def _runs(inputs: list[str], configs: list[Path], given: Given) -> list[Run]:
     logs = [path for path in paths[:-2] if path not in records]
     subjects = _subjects(logs, configs, given, model, cluster) if logs else []
     return [
-        *(run_of_record(record) for record in load_records(records)),
+        *(_of_records(records) if records else []),
         *(run_of_file(path, subject) for path, subject in zip(logs, subjects, strict=True)),
     ]
+
+
+def _of_records(paths: list[Path]) -> list[Run]:
+    """The runs of files of measured runs; those that no calibration can be made of are left out, and told."""
+    from ziplan.study.records import load_records
+
+    found = [_attempted(record) for record in load_records(paths)]
+    runs = [each for each in found if not isinstance(each, BadInput)]
+    wrong = [problem for each in found if isinstance(each, BadInput) for problem in each.problems]
+    if not runs:
+        raise BadInput(*wrong)
+    for problem in wrong:
+        warn(f"left out: {problem.message}")
+    return runs
+
+
+def _attempted(record: Record) -> Run | BadInput:
+    """The run of a record, or why there is none."""
+    from ziplan.study.calibrate.runs import run_of_record
+
+    try:
+        return run_of_record(record)
+    except BadInput as error:
+        named = (each._replace(message=f"{record.entry.id}: {each.message}") for each in error.problems)
+        return BadInput(*named)
 
 
 def _holds_records(path: Path) -> bool:
