@@ -56,7 +56,7 @@ def test_a_dry_run_as_json_is_a_record_with_a_plan(capsys, tmp_path):
 def test_runs_share_the_cap_on_bytes(capsys, tmp_path):
     options = ("bench", "--dry-run", "--storage", tmp_path, "--max-write", "4 GB", "--only", "storage")
     done = ziplan(capsys, *options, "--repeat", "2", "--json")
-    assert [each["bytes_written"] for each in json.loads(done.out)["planned"]] == [2e9, 2e9]
+    assert [each["written_bytes"] for each in json.loads(done.out)["planned"]] == [2e9, 2e9]
 
 
 def test_a_replay_tells_what_was_found_and_writes_the_same_file_each_time(capsys, record, tmp_path):
@@ -145,6 +145,7 @@ GARBAGE = {
     "empty-folder": ["--storage", ""],
     "a-file": ["--storage", __file__],
     "a-device": ["--storage", "/dev/null"],
+    "no-text": ["--storage", "/tmp/\udcff"],
     "null-byte": ["--storage", "a\0b"],
     "repeat-zero": ["--repeat", "0"],
     "repeat-words": ["--repeat", "many"],

@@ -13,7 +13,11 @@ COPY = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + 1e-9 * t.tv_nsec;
+}
 int main(void) {
     size_t n = 128u << 20 >> 3;
     double *a = malloc(8 * n), *b = malloc(8 * n), begin;

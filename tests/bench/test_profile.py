@@ -127,6 +127,20 @@ def test_a_network_file_system_is_no_tier_of_the_node(tmp_path):
     assert "network file system" in str(document["not_measured"])
 
 
+def test_a_folder_whose_drives_are_not_seen_is_no_tier_and_that_is_told(tmp_path):
+    record = cpu_only()
+    hidden = folder(0, kind="unknown").model_copy(update={"filesystem": "overlay", "drives": ()})
+    topology = record.topology.model_copy(update={"folders": (hidden,)})
+    document = read(written(tmp_path, record.model_copy(update={"topology": topology}))).data
+    assert "nvme" not in document["tiers"]
+    assert "on overlay, and its drives are not seen" in str(document["not_measured"])
+
+
+def test_a_gpu_with_another_way_to_its_host_is_not_held_against_a_slot():
+    found = {one.measured.name: one for one in judgements(with_gpus(1, "NVIDIA GH200 480GB", 94.5 * GIB))}
+    assert found[names.gpu(0, "host_to_device")].reference is None
+
+
 def test_a_derived_value_says_so(tmp_path):
     one = measured(names.ADAM_RATE, "param/s", 5e9).model_copy(update={"kind": "derived"})
     _, provenance = load_node(written(tmp_path, with_results(cpu_only(), [one]), "dgx-a100-80g"))

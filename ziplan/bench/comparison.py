@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from ziplan.bench import names
-from ziplan.bench.matching import drive_part, gpu_part, stated
+from ziplan.bench.matching import drive_part, gpu_part, stated, words
 from ziplan.bench.measurement import Measured
 from ziplan.bench.record import Record
 from ziplan.bench.topology import FoundDrive, FoundFolder, LinkState
@@ -25,6 +25,9 @@ CLIFF = 0.8
 
 SHARED = 0.9
 """Together below this share of the sum of each alone: they share something."""
+
+COHERENT = frozenset(("gh200", "gb200", "gb300"))
+"""GPUs that reach their host by NVLink-C2C and not by PCIe."""
 
 Judged = Literal["as expected", "unstable", "suspicious", "impossible", "no data sheet"]
 
@@ -137,7 +140,8 @@ def _rates_of(base: Node) -> Iterator[tuple[str, float]]:
 
 
 def _of_gpu(record: Record, index: int, quantity: str) -> Iterator[Reference]:
-    if quantity.endswith(("host_to_device", "device_to_host")):
+    by_pcie = not words(record.text(names.gpu(index, "name"))) & COHERENT
+    if quantity.endswith(("host_to_device", "device_to_host")) and by_pcie:
         yield from _of_slot(record)
     data = gpu_data(record, index)
     if data is None:
@@ -156,7 +160,7 @@ def _of_gpu(record: Record, index: int, quantity: str) -> Iterator[Reference]:
 
 
 def _of_slot(record: Record) -> Iterator[Reference]:
-    """What a GPU's slot carries. Soft: a GPU may have another way to its host than PCIe (NVLink-C2C)."""
+    """What a GPU's slot carries. Soft: which of a node's slots is this GPU's, CUDA's index does not tell."""
     rates = [slot_rate(gpu.pci.link) for gpu in record.topology.gpus]
     if rates and min(rates) > 0:
         link = record.topology.gpus[0].pci.link

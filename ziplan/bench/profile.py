@@ -191,12 +191,14 @@ class Profile:
 
     def _drives(self, via: list[str] | None) -> Tree | None:
         every = [folder for folder in self.record.topology.folders if folder.kind == "drive"]
+        tier_name = f"tiers.{self._tier('nvme')}"
         for folder in self.record.topology.folders:
             if folder.kind == "network":
-                reason = (
-                    f"{folder.path} is on a network file system ({folder.filesystem}), no drive of this node"
-                )
-                self.missing.append(Missing(f"tiers.{self._tier('nvme')}", reason))
+                what = f"on a network file system ({folder.filesystem}), no drive of this node"
+                self.missing.append(Missing(tier_name, f"{folder.path} is {what}"))
+            if folder.kind == "unknown":
+                what = f"on {folder.filesystem or 'no known file system'}, and its drives are not seen"
+                self.missing.append(Missing(tier_name, f"{folder.path} is {what} from here"))
         folders = [folder for folder in apart(every) if self._of_folder(folder.label, "read") is not None]
         label = "all" if len(folders) > 1 else folders[0].label if folders else ""
         read = self._of_folder(label, "read")

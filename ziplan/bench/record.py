@@ -45,12 +45,12 @@ class Contention(Part):
 
 
 class PlannedEntry(Part):
-    """A benchmark of a run: what it does, seconds and bytes written that it takes at the most."""
+    """A benchmark of a run: what it does, how long it takes and what it writes at the most."""
 
     name: str
     what: str
-    seconds: float
-    bytes_written: float
+    duration_s: float
+    written_bytes: float
 
 
 class Record(Part):

@@ -86,8 +86,8 @@ def with_plan(record: Record, plan: Iterable[Planned]) -> Record:
         PlannedEntry(
             name=benchmark.name,
             what=benchmark.what,
-            seconds=cost.seconds,
-            bytes_written=cost.bytes_written,
+            duration_s=cost.seconds,
+            written_bytes=cost.bytes_written,
         )
         for benchmark, cost in plan
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -172,13 +173,16 @@ def _options(
 
     _amount(budget, "s", "--budget")
     for folder in storage:
+        if not folder.isprintable():
+            raise BadInput.of(f"{folder[:200]!a}: a name that cannot be printed", file="--storage")
         if not folder.strip() or not Path(folder).is_dir():
             problem = "is no folder" if Path(folder).exists() else "no such folder"
             help = "give a folder on the drive: a raw device is never written to"
             raise BadInput.of(f"{problem}: {folder[:200]}", file="--storage", help=help)
+    folders = tuple(dict.fromkeys(os.path.abspath(folder) for folder in storage))
     cap = _amount(max_write, "B", "--max-write")
     whole = (MOST_WRITTEN_QUICKLY if quick else MOST_WRITTEN) if cap is None else cap
-    return Options(quick=quick, storage=tuple(storage), max_write=whole / repeat)
+    return Options(quick=quick, storage=folders, max_write=whole / repeat)
 
 
 def _amount(text: str | None, unit: str, flag: str) -> float | None:

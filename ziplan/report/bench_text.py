@@ -136,17 +136,17 @@ def plan_text(record: Record, width: int) -> list[Line]:
 
 
 def _seconds(one: PlannedEntry) -> str:
-    return show_duration(one.seconds, 2)
+    return show_duration(one.duration_s, 2)
 
 
 def _bytes(one: PlannedEntry) -> str:
-    return show(one.bytes_written, "B", 3) if one.bytes_written else ""
+    return show(one.written_bytes, "B", 3) if one.written_bytes else ""
 
 
 def plan_sentence(record: Record) -> str:
     """The sums of a plan."""
-    seconds = sum(one.seconds for one in record.planned)
-    written = sum(one.bytes_written for one in record.planned)
+    seconds = sum(one.duration_s for one in record.planned)
+    written = sum(one.written_bytes for one in record.planned)
     parts = [f"{len(record.planned)} benchmarks, about {glued(show_duration(seconds, 2))}"]
     if written:
         parts.append(f"at most {glued(show(written, 'B', 3))} written")

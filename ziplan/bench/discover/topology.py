@@ -42,7 +42,11 @@ def chosen(root: Root) -> list[str]:
     seen: set[str] = set()
     here = os.getcwd() if str(root.path) == "/" else "/"
     for path in (here, *(mount.point for mount in drives.mounts(root))):
-        if not os.access(root.at(path), os.W_OK | os.X_OK) or not os.path.isdir(root.at(path)):
+        if (
+            not path.isprintable()
+            or not os.access(root.at(path), os.W_OK | os.X_OK)
+            or not os.path.isdir(root.at(path))
+        ):
             continue
         folder = drives.folder(root, path)
         kinds = {drives.drive(root, name).kind for name in folder.drives}
