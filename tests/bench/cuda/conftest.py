@@ -1,13 +1,13 @@
 """A CUDA driver made of host memory, built by gcc, and runs against it in processes of their own."""
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
-from bench.cuda.built import FAKE, HERE, KERNELS, build, need
+from bench.cuda.built import FAKE, HERE, KERNELS, build, compiler_of, missing, need
 
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-O2"]
 
@@ -16,13 +16,11 @@ WARNINGS = ["-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-O2"
 def fake_driver(tmp_path_factory):
     """The folder that holds libcuda.so.1."""
     need("gcc", "g++")
-    for name, extra in (("cuda.bindings", "cuda-bindings"), ("nvidia", "an NVRTC wheel")):
-        try:
-            found = importlib.util.find_spec(name)
-        except ImportError:
-            found = None
-        if found is None:
-            pytest.skip(f"needs {extra}, as the extras cuda12 and cuda13 bring it")
+    try:
+        import_module("cuda.bindings.driver")
+    except ImportError:
+        missing("cuda-bindings", "cuda13")
+    compiler_of(13)
     folder = tmp_path_factory.mktemp("driver")
     for name in ("model", "driver"):
         build(["gcc", *WARNINGS, "-c", FAKE / f"{name}.c", "-o", folder / f"{name}.o"])

@@ -7,6 +7,7 @@ import pytest
 from ziplan.bench.benchmark import Options, Task
 from ziplan.bench.cuda.chain import file_reader
 from ziplan.bench.cuda.chain_rates import chain_rates, near_and_far, planned_bytes
+from ziplan.bench.cuda.links import pairs
 from ziplan.bench.cuda.session import Session
 from ziplan.bench.measurement import CannotMeasure, Waived
 from ziplan.bench.topology import FoundDrive, FoundFolder, FoundGpu, PciDevice, Topology
@@ -95,6 +96,16 @@ def test_what_is_written_stays_within_what_is_left(tmp_path):
     place = Topology(folders=(folder(path=str(tmp_path)), folder(path=str(tmp_path))))
     assert planned_bytes(Task(place, Options(max_write=2**29), bytes_left=2**20)) == 0
     assert planned_bytes(Task(place, Options(max_write=2**29))) <= 2**29
+
+
+def test_pairs_of_gpus():
+    assert pairs(1, False) == []
+    assert pairs(2, False) == pairs(2, True) == [(0, 1), (1, 0)]
+    assert len(pairs(4, False)) == 12
+    assert len(pairs(8, True)) == 8
+    eight = pairs(8, False)
+    assert len(set(eight)) == 16
+    assert all(b - a in (1, 4, -4, -7) for a, b in eight)
 
 
 def test_numbers_of_gpus_are_those_of_nvidia():

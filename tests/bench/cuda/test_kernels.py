@@ -7,9 +7,9 @@ from collections import Counter
 from typing import NamedTuple
 
 import pytest
-from bench.cuda.built import FAKE, KERNELS, build, need
+from bench.cuda.built import FAKE, KERNELS, build, compiler_of, need
 
-from ziplan.bench.cuda.compiler import SOURCE, Version, compiler_for, compilers, cubin
+from ziplan.bench.cuda.compiler import SOURCE, Version, compiler_for, cubin
 from ziplan.bench.cuda.cubins import Cubins
 from ziplan.bench.cuda.device import KERNELS as NAMES
 from ziplan.bench.cuda.device import SEED
@@ -17,13 +17,6 @@ from ziplan.bench.measurement import CannotMeasure
 
 OF_CUDA_12 = (70, 75, 80, 86, 89, 90, 100, 120, 121)
 OF_CUDA_13 = (75, 80, 86, 89, 90, 100, 103, 110, 120, 121)
-
-
-def compiler_of(major):
-    found = [nvrtc for nvrtc in compilers() if nvrtc.version.major == major]
-    if not found:
-        pytest.skip(f"needs an NVRTC of CUDA {major}, as the extra cuda{major} brings it")
-    return found[0]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +34,7 @@ def test_kernels_compile(major, architecture, tmp_path):
 
 
 def test_a_source_with_a_mistake_is_told_with_the_compilers_words():
-    nvrtc = compilers()[0] if compilers() else compiler_of(13)
+    nvrtc = compiler_of(13)
     with pytest.raises(CannotMeasure, match="undeclared_thing"):
         nvrtc.compile(b"__global__ void f() { undeclared_thing(); }", ["--gpu-architecture=sm_90"])
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ziplan.bench.cuda.matmul import SIDE, matmul_rates, product_rate, torch_with_cuda
+from ziplan.bench.cuda.matmul import SIDE, matmul_rates, product_rates, torch_with_cuda
 from ziplan.bench.measurement import CannotMeasure, Sampling
 
 
@@ -68,7 +68,7 @@ class Entered:
 
 
 def measured(torch, precision="bf16", heat=2.0):
-    (found,) = product_rate(torch, 0, precision, Sampling(retry=False), heat)
+    (found,) = product_rates(torch, ["gpu.0.matmul." + precision], precision, Sampling(retry=False), heat)
     return found
 
 
@@ -121,4 +121,4 @@ def test_every_gpu_and_precision_is_told(monkeypatch):
     monkeypatch.setattr("ziplan.bench.cuda.matmul.Driver", lambda: SimpleNamespace(device_count=lambda: 2))
     task = SimpleNamespace(options=SimpleNamespace(quick=True, sampling=Sampling(retry=False)))
     found = [result.name for result in matmul_rates(task)]
-    assert found == [f"gpu.{index}.matmul.{name}" for index in (0, 1) for name in ("bf16", "fp16", "fp32")]
+    assert found == [f"gpu.{index}.matmul.{name}" for name in ("bf16", "fp16", "fp32") for index in (0, 1)]

@@ -1,7 +1,5 @@
 """What goes wrong on real machines, and what breaks when a part of the method is left out: each is seen."""
 
-import importlib.util
-
 import pytest
 
 from ziplan.bench.benchmark import Options, Task
@@ -82,8 +80,6 @@ def test_no_gpu(run):
 
 
 def test_no_driver(run, tmp_path):
-    spec = importlib.util.find_spec("cuda.bindings")
-    assert spec is not None
     found = run("host", library=tmp_path)
     if "" not in found:
         pytest.skip("this machine has a driver")
@@ -111,7 +107,7 @@ def test_a_hung_kernel_costs_what_comes_after_it(fake_driver, monkeypatch):
     (benchmark,) = (each for each in BENCHMARKS if each.name == "gpu.host")
     # An eighth of the memory is one buffer of 16 MiB, the smallest that a link is measured with.
     task = Task(Topology(memory_bytes=2**27), Options(quick=True), seconds=60.0)
-    measured, waived = watched(benchmark, task, silence=5.0)
+    measured, waived = watched(benchmark, task, silence=12.0)
     assert (measured.name, measured.median) == ("gpu.0.host_to_device", near(3.2e9))
     assert isinstance(waived, Waived)
     assert waived.name == "gpu.host"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from bench.cuda.built import HERE
+from bench.cuda.built import HERE, compiler_of
 
 from ziplan.simulate.sharing import fair_shares
 
@@ -108,10 +108,12 @@ def test_which_gpus_there_are(run):
 @pytest.mark.parametrize("capability", [70, 75, 80, 89, 90, 100, 120])
 def test_the_compiler_that_the_gpu_needs_is_found(run, capability):
     """sm_70 needs NVRTC 12, and its cubins load with a driver of CUDA 13."""
+    compiler_of(12)
     assert run("facts", capability=capability)["gpu.count"] == 1
 
 
 def test_a_driver_of_cuda_12_gets_cubins_of_cuda_12(run):
+    compiler_of(12)
     assert run("facts", driver=12080)["gpu.count"] == 1
 
 

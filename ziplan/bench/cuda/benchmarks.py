@@ -7,7 +7,7 @@ from functools import partial
 
 from ziplan.bench import names
 from ziplan.bench.benchmark import Benchmark, Cost, Task
-from ziplan.bench.cuda.links import host_links, host_links_together, peer_links
+from ziplan.bench.cuda.links import host_links, host_links_together, pairs, peer_links
 from ziplan.bench.cuda.matmul import DTYPES, HEAT_SECONDS, matmul_rates
 from ziplan.bench.cuda.memory import WAYS, memory_rates
 from ziplan.bench.cuda.session import Session
@@ -56,8 +56,7 @@ def _cost_of(rates: Callable[[int, bool], float], task: Task) -> Cost:
 
 def _cost_of_matmul(task: Task) -> Cost:
     each = MATMUL_SECONDS / 2 if task.options.quick else MATMUL_SECONDS
-    count = _gpu_count(task)
-    return Cost(OPENING_SECONDS + each * len(DTYPES) * count if count else 1.0)
+    return Cost(OPENING_SECONDS + each * len(DTYPES) if _gpu_count(task) else 1.0)
 
 
 def _cost_of_chain(task: Task) -> Cost:
@@ -67,14 +66,9 @@ def _cost_of_chain(task: Task) -> Cost:
     folders = len(measurable(task.topology.folders))
     if not _gpu_count(task) or not folders:
         return Cost(1.0)
-    write, each = seconds_of(task.options)
-    gpus = min(2, _gpu_count(task))
-    return Cost(OPENING_SECONDS + folders * (write + 2 * gpus * each), planned_bytes(task))
-
-
-def _pairs(count: int, quick: bool) -> float:
-    """Pairs of GPUs that are measured, and the ring."""
-    return 0 if count < 2 else 1 + (count if quick else count * (count - 1))
+    write, each = seconds_of(task)
+    far = not task.options.quick and _gpu_count(task) > 1
+    return Cost(OPENING_SECONDS + folders * (write + 2 * each) + 2 * each * far, planned_bytes(task))
 
 
 BENCHMARKS = (
@@ -95,14 +89,14 @@ BENCHMARKS = (
     ),
     Benchmark(
         "gpu.peers",
-        "each GPU to each other, and all to the next at once",
-        partial(_cost_of, _pairs),
+        "one GPU to another, and all to the next at once",
+        partial(_cost_of, lambda count, quick: len(pairs(count, quick)) + (count > 1)),
         partial(_opened, peer_links),
     ),
     Benchmark(
         "gpu.memory",
         "each GPU's memory: copied, read, written",
-        partial(_cost_of, lambda count, quick: len(WAYS) * count),
+        partial(_cost_of, lambda count, quick: len(WAYS)),
         partial(_opened, memory_rates),
     ),
     Benchmark("gpu.matmul", "large matrix products through torch", _cost_of_matmul, matmul_rates),

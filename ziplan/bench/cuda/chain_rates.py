@@ -1,4 +1,4 @@
-"""The chains that are measured: each folder to a GPU near its drive, and to one that is not."""
+"""The chains that are measured: each folder to a GPU near its drive, the first also to one that is not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from ziplan.bench import names
-from ziplan.bench.benchmark import Options, Task
+from ziplan.bench.benchmark import Task
 from ziplan.bench.cuda.chain import BLOCK, DEPTH, Beside, Lane, Reader, file_reader, lanes, through
 from ziplan.bench.cuda.device import Gpu
 from ziplan.bench.cuda.session import Session, each, size_text
@@ -24,11 +24,14 @@ SLICE = 0.25
 """Seconds of a sample."""
 QUANTITIES = ("bandwidth", "beside_copies_bandwidth")
 WRITERS = 16
+LARGEST_FILE = 4 * 2**30
+"""Bytes of the file, which is only there to be read from; past a drive's own memory."""
 
 
-def seconds_of(options: Options) -> tuple[float, float]:
-    """How long a file is written at the most, and how long each chain runs."""
-    return (8.0, 3.0) if options.quick else (30.0, 5.0)
+def seconds_of(task: Task) -> tuple[float, float]:
+    """How long a file is written at the most, and how long each chain runs: less where there are many."""
+    many = task.options.quick or len(measurable(task.topology.folders)) > 2
+    return (3.0, 2.0) if many else (5.0, 3.0)
 
 
 def write_share(task: Task) -> float:
@@ -39,7 +42,7 @@ def write_share(task: Task) -> float:
 
 def chain_size(task: Task, folder: FoundFolder) -> int:
     """Bytes of the file in a folder."""
-    size = int(min(file_size(folder.path, task.options), write_share(task))) // BLOCK * BLOCK
+    size = int(min(file_size(folder.path, task.options), write_share(task), LARGEST_FILE)) // BLOCK * BLOCK
     if size < SMALLEST_FILE:
         raise CannotMeasure(f"only {show(float(size), 'B')} may be written, too little to read from")
     return size
@@ -57,8 +60,10 @@ def planned_bytes(task: Task) -> float:
 def chain_rates(session: Session) -> Iterator[Result]:
     """Each folder through page-locked memory to GPUs, alone and beside copies to the same GPU."""
     topology = session.task.topology
-    for folder in topology.folders:
+    for place, folder in enumerate(topology.folders):
         gpus = near_and_far(topology, folder, session.gpus)
+        if place or session.task.options.quick:
+            gpus = gpus[:1]
         wanted = [names.chain(folder.label, gpu.index, quantity) for gpu in gpus for quantity in QUANTITIES]
         if folder.kind == "memory":
             reason = f"{folder.path} is in memory ({folder.filesystem}), not on a drive"
@@ -93,7 +98,7 @@ def _write(task: Task, folder: FoundFolder, file: Scratch) -> int:
     """Write the file that is read from; bytes that hold data."""
     size = chain_size(task, folder)
     stream = Stream(file.fd, "write", size, folder.path, threads=WRITERS, most=size // MIB)
-    wrote = run([stream], seconds_of(task.options)[0])
+    wrote = run([stream], seconds_of(task)[0])
     extent = int(min(size, wrote.streams[0].amount)) // BLOCK * BLOCK
     if extent < SMALLEST_FILE:
         raise CannotMeasure(f"only {show(float(extent), 'B')} could be written, too little to read from")
@@ -101,7 +106,7 @@ def _write(task: Task, folder: FoundFolder, file: Scratch) -> int:
 
 
 def _chain(session: Session, folder: FoundFolder, gpu: Gpu, read: Reader) -> Iterator[Result]:
-    seconds = seconds_of(session.task.options)[1]
+    seconds = seconds_of(session.task)[1]
     how = (
         f"{DEPTH} threads, each preadv of {size_text(BLOCK)} (O_DIRECT) into page-locked memory, then a copy"
     )

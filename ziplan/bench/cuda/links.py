@@ -18,6 +18,8 @@ from ziplan.bench.cuda.transfers import (
 )
 from ziplan.bench.measurement import Result
 
+ALL_PAIRS = 4
+"""GPUs of which all pairs are measured: 12; of eight it would be 56, which mostly say the same."""
 DIRECTIONS = {"host_to_device": host_to_device, "device_to_host": device_to_host}
 
 
@@ -63,16 +65,31 @@ def _at_once(session: Session, total: str, parts: list[str], direction: str) -> 
 
 
 def peer_links(session: Session) -> Iterator[Result]:
-    """Each GPU to each other alone (a quick run: to the next), then each to the next at once."""
+    """One GPU to another alone, pair by pair, then each to the next at once."""
     count = len(session.gpus)
     if count < 2:
         return
-    ring = [(index, (index + 1) % count) for index in range(count)]
-    for sender, receiver in ring if session.task.options.quick else permutations(range(count), 2):
+    for sender, receiver in pairs(count, session.task.options.quick):
         name = names.gpu(sender, f"to.{receiver}")
         yield from each([name], _pair(session, name, session.gpus[sender], session.gpus[receiver]))
     total = names.gpu("all", "to_next")
-    yield from each([total], _ring(session, total, ring))
+    yield from each([total], _ring(session, total, ring(count)))
+
+
+def ring(count: int) -> list[tuple[int, int]]:
+    """Each GPU and the next."""
+    return [(index, (index + 1) % count) for index in range(count)]
+
+
+def pairs(count: int, quick: bool) -> list[tuple[int, int]]:
+    """Pairs measured alone: all of four GPUs; of more, each with the next and the one half way round."""
+    if count < 2:
+        return []
+    if quick:
+        return ring(count)
+    if count <= ALL_PAIRS:
+        return list(permutations(range(count), 2))
+    return ring(count) + [(index, (index + count // 2) % count) for index in range(count)]
 
 
 def _pair(session: Session, name: str, sender: Gpu, receiver: Gpu) -> Iterator[Result]:
@@ -82,13 +99,13 @@ def _pair(session: Session, name: str, sender: Gpu, receiver: Gpu) -> Iterator[R
     yield session.rate(name, device_to_device(sender, receiver, size), way)
 
 
-def _ring(session: Session, total: str, ring: list[tuple[int, int]]) -> Iterator[Result]:
+def _ring(session: Session, total: str, steps: list[tuple[int, int]]) -> Iterator[Result]:
     """The slowest of all: a ring goes on at its pace."""
-    pairs = [(session.gpus[sender], session.gpus[receiver]) for sender, receiver in ring]
-    how = sorted({_connected(session, *pair) for pair in pairs})
-    size = min(_peer_size(session, *pair) for pair in pairs)
-    made = [device_to_device(*pair, size) for pair in pairs]
-    parts = [f"{total}.{sender}" for sender, _ in ring]
+    both = [(session.gpus[sender], session.gpus[receiver]) for sender, receiver in steps]
+    how = sorted({_connected(session, *pair) for pair in both})
+    size = min(_peer_size(session, *pair) for pair in both)
+    made = [device_to_device(*pair, size) for pair in both]
+    parts = [f"{total}.{sender}" for sender, _ in steps]
     way = f"copies of {size_text(size)}, each GPU to the next at once, the slowest, {', '.join(how)}"
     _, shares = session.rates(parts, total, made, way)
     slowest = min(shares, key=lambda share: share.median)

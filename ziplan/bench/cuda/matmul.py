@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +10,8 @@ from ziplan.bench import names
 from ziplan.bench.benchmark import Task
 from ziplan.bench.cuda.driver import Driver
 from ziplan.bench.cuda.session import each
-from ziplan.bench.measurement import CannotMeasure, Result, Sampling, Waived, sampled, windows_of
+from ziplan.bench.cuda.stopwatch import together
+from ziplan.bench.measurement import CannotMeasure, Result, Sampling, Waived, Window
 
 SIDE = 8192
 """Of the square matrices: as wide as a layer of a 70B model, and many tiles for every multiprocessor."""
@@ -24,19 +25,19 @@ SHORTEST = 0.25
 
 
 def matmul_rates(task: Task) -> Iterator[Result]:
-    """Every GPU and precision."""
-    count = Driver().device_count()
-    wanted = [(index, precision) for index in range(count) for precision in DTYPES]
+    """Every precision, all GPUs at once: in training all are busy, and a node's power and air are shared."""
+    indices = range(Driver().device_count())
+    wanted = {
+        precision: [names.gpu(index, f"matmul.{precision}") for index in indices] for precision in DTYPES
+    }
     try:
         torch = torch_with_cuda()
     except CannotMeasure as problem:
-        for index, precision in wanted:
-            yield Waived(name=names.gpu(index, f"matmul.{precision}"), reason=str(problem))
+        yield from (Waived(name=name, reason=str(problem)) for one in wanted.values() for name in one)
         return
-    for index, precision in wanted:
-        name = names.gpu(index, f"matmul.{precision}")
-        heat = HEAT_SECONDS / 4 if task.options.quick else HEAT_SECONDS
-        yield from each([name], product_rate(torch, index, precision, task.options.sampling, heat))
+    heat = HEAT_SECONDS / 4 if task.options.quick else HEAT_SECONDS
+    for precision, asked in wanted.items():
+        yield from each(asked, product_rates(torch, asked, precision, task.options.sampling, heat))
 
 
 def torch_with_cuda() -> Any:
@@ -50,42 +51,54 @@ def torch_with_cuda() -> Any:
     return torch
 
 
-def product_rate(
-    torch: Any, index: int, precision: str, sampling: Sampling, heat: float, side: int = SIDE
+def product_rates(
+    torch: Any, wanted: Sequence[str], precision: str, sampling: Sampling, heat: float, side: int = SIDE
 ) -> Iterator[Result]:
-    """One GPU, one precision, normally distributed numbers: zeros would draw less power and run faster."""
-    if precision == "bf16" and tuple(torch.cuda.get_device_capability(index)) < BF16_SINCE:
+    """One precision, normally distributed numbers: zeros would draw less power and run faster."""
+    capabilities = [tuple(torch.cuda.get_device_capability(index)) for index in range(len(wanted))]
+    if precision == "bf16" and min(capabilities) < BF16_SINCE:
         raise CannotMeasure("this GPU does not multiply bf16")
     torch.set_float32_matmul_precision("highest")
+    method = f"torch.matmul {torch.__version__}, {side} x {side} x {side}, random, {DTYPES[precision]}"
+    method += " without TF32" if precision == "fp32" else ""
+    method += ", all GPUs at once" if len(wanted) > 1 else ""
     try:
-        work = _products(torch, index, precision, side)
-        window = windows_of(work, 2.0 * side**3, SHORTEST)
+        products = Products(torch, len(wanted), DTYPES[precision], side)
         spent = 0.0
         while spent < heat:
-            spent += window().seconds
-        method = f"torch.matmul {torch.__version__}, {side} x {side} x {side}, random, {DTYPES[precision]}"
-        if precision == "fp32":
-            method += " without TF32"
-        name = names.gpu(index, f"matmul.{precision}")
-        yield sampled(name, "FLOP/s", window, method, sampling)
+            spent += products.windows()[0].seconds
+        yield from together(wanted, "all", products.windows, method, sampling, "FLOP/s")[1]
     except RuntimeError as problem:  # out of memory among them
         raise CannotMeasure(f"torch: {str(problem).splitlines()[0]}") from None
 
 
-def _products(torch: Any, index: int, precision: str, side: int) -> Callable[[int], float]:
-    """So many products one after another; returns their seconds."""
-    device, dtype = torch.device("cuda", index), getattr(torch, DTYPES[precision])
-    left, right = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
-    out = torch.empty_like(left)
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+class Products:
+    """Products of two square matrices on each of so many GPUs."""
 
-    def work(repeats: int) -> float:
-        with torch.cuda.device(index):
-            begin.record()
-            for _ in range(repeats):
-                torch.matmul(left, right, out=out)
-            end.record()
+    def __init__(self, torch: Any, count: int, dtype: str, side: int) -> None:
+        self._torch, self._flops, self._repeats = torch, 2.0 * side**3, 1
+        self._each = []
+        for index in range(count):
+            device = torch.device("cuda", index)
+            left, right = (torch.randn(side, side, device=device, dtype=getattr(torch, dtype)) for _ in "ab")
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")
+            self._each.append((index, left, right, torch.empty_like(left), begin, end))
+
+    def windows(self) -> list[Window]:
+        """So many products on each GPU that the fastest works for the shortest window."""
+        while min(seconds := self._run()) < SHORTEST:
+            grown = int(self._repeats * min(100.0, 1.2 * SHORTEST / max(min(seconds), 1e-9)))
+            self._repeats = max(self._repeats + 1, grown)
+        return [Window(self._repeats * self._flops, one) for one in seconds]
+
+    def _run(self) -> list[float]:
+        """Seconds that each GPU took."""
+        for index, left, right, out, begin, end in self._each:
+            with self._torch.cuda.device(index):
+                begin.record()
+                for _ in range(self._repeats):
+                    self._torch.matmul(left, right, out=out)
+                end.record()
+        for *_, end in self._each:
             end.synchronize()
-        return float(begin.elapsed_time(end)) / 1e3
-
-    return work
+        return [float(begin.elapsed_time(end)) / 1e3 for *_, begin, end in self._each]

@@ -72,13 +72,14 @@ WAYS: dict[str, Way] = {
 
 
 def memory_rates(session: Session) -> Iterator[Result]:
-    """Each GPU's memory."""
-    for gpu in session.gpus:
-        for quantity, make in WAYS.items():
-            name = names.gpu(gpu.index, quantity)
-            yield from each([name], _rate(session, gpu, name, make))
+    """Each GPU's memory, of all GPUs at once: they share none of it, and in training all are busy."""
+    for quantity, make in WAYS.items():
+        wanted = [names.gpu(gpu.index, quantity) for gpu in session.gpus]
+        yield from each(wanted, _rates(session, wanted, make))
 
 
-def _rate(session: Session, gpu: Gpu, name: str, make: Way) -> Iterator[Result]:
-    size = session.device_size(gpu, 2, BUFFER, SMALLEST_BUFFER)
-    yield session.rate(name, make(gpu, size), f"kernel over {size_text(size)}")
+def _rates(session: Session, wanted: list[str], make: Way) -> Iterator[Result]:
+    size = min(session.device_size(gpu, 2, BUFFER, SMALLEST_BUFFER) for gpu in session.gpus)
+    busy = ", all GPUs at once" if len(wanted) > 1 else ""
+    made = [make(gpu, size) for gpu in session.gpus]
+    yield from session.rates(wanted, "all", made, f"kernel over {size_text(size)}{busy}")[1]
