@@ -13,6 +13,10 @@ from ziplan.cli.schema import schema_text
 from ziplan.errors import BadInput
 from ziplan.hardware.calibration import calibrated, load_calibration
 from ziplan.hardware.profiles import load_cluster
+from ziplan.study.calibrate.predicted import predicted
+from ziplan.study.calibrate.runs import run_of_record
+from ziplan.study.records import load_records, shipped_files
+from ziplan.study.validate import validation
 from ziplan.units import show_duration
 
 MACHINE = "dgx-a100-80g"
@@ -239,3 +243,12 @@ def test_the_gates_of_check_take_a_step_that_hides_less(tmp_path, capsys):
     )
     broken = [each["message"] for each in json.loads(gated.out)["findings"] if "step" in each["message"]]
     assert any(show_duration(less["estimate"]["step_time_s"], 3) in message for message in broken)
+
+
+def test_a_record_is_predicted_as_the_release_that_ran_it(tmp_path):
+    files = [path for path in shipped_files() if path.name in ("jean-zay.yaml", "smart-infinity.yaml")]
+    told = {run.id: run.predicted for run in validation(files).runs if run.measured is not None}
+    records = [record for record in load_records(files) if record.entry.id in told]
+    assert len({record.entry.runtime.version for record in records}) > 1
+    for record in records:
+        assert predicted(run_of_record(record).subject).step_time == pytest.approx(told[record.entry.id])

@@ -60,7 +60,7 @@ def predicted(record: Record) -> Run | Unpredicted:
 
 def estimated(record: Record) -> Estimate | str:
     """The estimate of a record's run, or why there is none."""
-    cluster, workload, runtime = _cluster(record), _workload(record), _runtime(record)
+    cluster, workload, runtime = _cluster(record), _workload(record), runtime_of(record)
     plan = runtime.settle(cluster, workload, _plan(record, cluster))
     reasons = runtime.refusals(cluster, workload, plan)
     if reasons:
@@ -196,7 +196,8 @@ def _unpredicted(run: Listed, reason: str) -> Unpredicted:
     )
 
 
-def _runtime(record: Record) -> Runtime:
+def runtime_of(record: Record) -> Runtime:
+    """The runtime of a record, of the release that ran it."""
     name = record.entry.runtime.name
     if name not in RUNTIMES:
         known = f"known are {', '.join(RUNTIMES)}"

@@ -219,8 +219,7 @@ def _unsteady(series: Mapping[str, list[float]]) -> Iterator[str]:
 def run_of_record(record: Record) -> Run:
     """The run of a measurement file's record; BadInput where no step can be predicted of it."""
     from ziplan.estimate import Estimate
-    from ziplan.runtimes import RUNTIMES
-    from ziplan.study.validate import estimated, measured_step_time
+    from ziplan.study.validate import estimated, measured_step_time, runtime_of
 
     answer = estimated(record)
     if not isinstance(answer, Estimate):
@@ -230,5 +229,5 @@ def run_of_record(record: Record) -> Run:
         raise BadInput(
             record.problem("measured: no time and no rate, which a calibration is made of", "measured")
         )
-    subject = Subject(answer.cluster, answer.workload, RUNTIMES[answer.runtime], answer.plan)
+    subject = Subject(answer.cluster, answer.workload, runtime_of(record), answer.plan)
     return Run(record.entry.id, subject, {WHOLE: seconds})
