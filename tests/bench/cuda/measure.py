@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 from ziplan.bench import timeline
 from ziplan.bench.benchmark import Options, Task
-from ziplan.bench.cuda import benchmarks, device, driver, links, memory, stopwatch
+from ziplan.bench.cuda import benchmarks, chain_rates, device, driver, links, memory, stopwatch
 from ziplan.bench.cuda.chain import Beside, lanes, through
 from ziplan.bench.cuda.session import Session
 from ziplan.bench.measurement import CannotMeasure, Measured, Noted, summary
-from ziplan.bench.topology import Topology
+from ziplan.bench.topology import FoundFolder, Topology
 
 
 def chain(session):
@@ -41,7 +41,18 @@ def chain(session):
         yield summary("copies", "B/s", [copies.rate()], "copies")
 
 
+def chain_of_a_file(session):
+    """The whole way with a real file, of 16 MiB in $FOLDER; its rate is that of the host's clock."""
+    chain_rates.SMALLEST_FILE = chain_rates.LARGEST_FILE = 16 * 2**20
+    chain_rates.file_size = lambda folder, options: 2**30
+    chain_rates.seconds_of = lambda task: (5.0, 0.5)
+    folder = FoundFolder(path=os.environ["FOLDER"], label="data", kind="drive", filesystem="ext4")
+    task = Task(Topology(folders=(folder,)), Options(quick=True))
+    yield from chain_rates.chain_rates(replace(session, task=task))
+
+
 KINDS = {
+    "file": chain_of_a_file,
     "chain": chain,
     "facts": benchmarks.facts,
     "host": links.host_links,

@@ -24,6 +24,18 @@ def test_a_block_is_read_and_then_copied(run, monkeypatch):
     assert found["copies"] == pytest.approx(both, rel=0.02)
 
 
+def test_the_whole_way_with_a_file(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    found = run("file", h2d=10e9, largest=2**20, memory=2**30)
+    reasons = found.reasons()
+    if any("direct" in reason or "O_DIRECT" in reason for reason in reasons.values()):
+        pytest.skip(f"needs a folder that takes direct I/O: {next(iter(reasons.values()))}")
+    assert set(found) == {"chain.data.gpu.0.bandwidth", "chain.data.gpu.0.beside_copies_bandwidth"}
+    assert not reasons
+    assert all(rate > 0 for rate in found.values())
+    assert list(tmp_path.iterdir()) == [], "no file is left"
+
+
 def test_a_file_is_read_again_and_again(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"".join(bytes([index]) * 16 for index in range(3)))

@@ -78,7 +78,7 @@ class Gpu:
     def pinned(self, size: int) -> Iterator[Address]:
         """So many page-locked bytes of the host, on the NUMA node that the GPU hangs from."""
         self.enter()
-        with _on(self._cpus):
+        with on_cpus(self._cpus):
             address = Address(int(self.driver.call("cuMemHostAlloc", size, PORTABLE)))
         try:
             yield address
@@ -144,7 +144,7 @@ class Gpu:
 
 
 @contextmanager
-def _on(cpus: Sequence[int]) -> Iterator[None]:
+def on_cpus(cpus: Sequence[int]) -> Iterator[None]:
     """Run this thread on these CPUs: memory is taken from the node of the CPU that touches it first."""
     before = os.sched_getaffinity(0)
     wanted = before & set(cpus)
