@@ -13,7 +13,6 @@ from ziplan.bench.measurement import (
     relative_spread,
     sampled,
     summary,
-    windows_of,
 )
 from ziplan.bench.timeline import at_once, operations, slices_of, steady
 
@@ -70,21 +69,6 @@ def test_unstable_windows_are_taken_once_more_and_the_steadier_are_told():
     window, taken = windows(100, 100, *[50, 150] * 20)
     assert sampled("a", "B/s", window, "m", Sampling(retry=False)).unstable
     assert len(taken) == 2 + 7
-
-
-def test_windows_last_as_long_as_they_must_and_none_is_short():
-    did = []
-
-    def work(repeats):
-        did.append(repeats)
-        return repeats * 0.004
-
-    window = windows_of(work, amount=8.0, shortest=0.05)
-    for _ in range(3):
-        amount, seconds = window()
-        assert seconds >= 0.05
-        assert amount == pytest.approx(8.0 * seconds / 0.004)
-    assert did[-1] == did[-2]
 
 
 def test_operations_over_an_edge_count_by_their_share():

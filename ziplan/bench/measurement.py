@@ -86,6 +86,11 @@ class Sampling(NamedTuple):
     warm_ups: int = MOST_WARM_UPS
     retry: bool = True
 
+    @property
+    def tries(self) -> int:
+        """How often a measurement is taken at the most."""
+        return 2 if self.retry else 1
+
 
 def now() -> str:
     """This moment as results carry it."""
@@ -101,11 +106,11 @@ def sampled(
 ) -> Measured:
     """The rate of windows: warmed up, sampled, and sampled once more where it was unstable."""
     _warm_up(window, sampling.warm_ups)
-    first = summary(name, unit, [_rate(window()) for _ in range(sampling.samples)], method)
-    if not (first.unstable and sampling.retry):
-        return first
-    second = summary(name, unit, [_rate(window()) for _ in range(sampling.samples)], method)
-    return min((second, first), key=relative_spread)
+
+    def measure() -> Measured:
+        return summary(name, unit, [_rate(window()) for _ in range(sampling.samples)], method)
+
+    return steadiest(measure, sampling.tries)
 
 
 def _warm_up(window: Callable[[], Window], most: int) -> None:
@@ -158,20 +163,9 @@ def relative_spread(measured: Measured) -> float:
     return measured.iqr / measured.median if measured.median else float("inf")
 
 
-def windows_of(
-    work: Callable[[int], float], amount: float, shortest: float = SHORTEST_WINDOW
-) -> Callable[[], Window]:
-    """Windows of as many repeats as last `shortest` seconds.
-
-    `work(repeats)` does so many and returns the seconds that they took; one is `amount` of the unit. The
-    number of repeats grows whenever a window comes out short, so that no sample is a short one.
-    """
-    repeats = 1
-
-    def window() -> Window:
-        nonlocal repeats
-        while (seconds := work(repeats)) < shortest:
-            repeats = max(repeats + 1, int(repeats * min(100.0, 1.2 * shortest / max(seconds, 1e-9))))
-        return Window(repeats * amount, seconds)
-
-    return window
+def steadiest(measure: Callable[[], Measured], tries: int) -> Measured:
+    """A measurement, taken again while it is unstable and tries are left; the one that spreads least."""
+    found = [measure()]
+    while found[-1].unstable and len(found) < tries:
+        found.append(measure())
+    return min(found, key=relative_spread)

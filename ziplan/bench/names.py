@@ -2,7 +2,6 @@
 
 | name | unit | what |
 |---|---|---|
-| `dram.capacity` | B | memory of the node |
 | `dram.copy_bandwidth` | B/s | bytes read and written, all cores |
 | `dram.scale_bandwidth` | B/s | the same of a product with a number |
 | `cpu.adam_rate` | param/s | optimizer update on the host, all cores |
@@ -30,7 +29,6 @@
 
 from __future__ import annotations
 
-DRAM_CAPACITY = "dram.capacity"
 DRAM_COPY = "dram.copy_bandwidth"
 DRAM_SCALE = "dram.scale_bandwidth"
 ADAM_RATE = "cpu.adam_rate"

@@ -16,7 +16,7 @@ from ziplan.bench.measurement import (
     Noted,
     Result,
     Waived,
-    relative_spread,
+    steadiest,
     summary,
 )
 from ziplan.bench.storage.load import MIB, Run, Stream, run
@@ -105,7 +105,7 @@ def _folder(task: Task, folder: FoundFolder, share: float) -> Iterator[Result]:
         extent = _extent(size, wrote)
         depth = _depth(file, extent)
         yield _aio(file, depth)
-        yield _read(file, extent, depth, tries=2 if task.options.sampling.retry else 1)
+        yield steadiest(lambda: _read(file, extent, depth), task.options.sampling.tries)
         yield from _mixed(file, extent, share * MIXED_SHARE)
 
 
@@ -152,15 +152,11 @@ def _aio(file: _File, depth: int) -> Noted:
     return Noted(name=file.name("aio"), text=json.dumps(section), method=method)
 
 
-def _read(file: _File, extent: int, threads: int, tries: int) -> Measured:
-    """Reading alone; once more, where it was unstable and there are tries left."""
-    found: list[Measured] = []
-    while len(found) < tries and (not found or found[-1].unstable):
-        read = run([file.stream("read", extent, threads)], file.times.read)
-        rates = steady(read.rates(0, slices_of(read.full, file.times.slice, SAMPLES)), SAMPLES)
-        method = file.method("preadv", threads, extent)
-        found.append(summary(file.name("read_bandwidth"), "B/s", rates, method))
-    return min(found, key=relative_spread)
+def _read(file: _File, extent: int, threads: int) -> Measured:
+    """Reading alone."""
+    read = run([file.stream("read", extent, threads)], file.times.read)
+    rates = steady(read.rates(0, slices_of(read.full, file.times.slice, SAMPLES)), SAMPLES)
+    return summary(file.name("read_bandwidth"), "B/s", rates, file.method("preadv", threads, extent))
 
 
 def _mixed(file: _File, extent: int, most: float) -> Iterator[Measured]:
@@ -169,6 +165,8 @@ def _mixed(file: _File, extent: int, most: float) -> Iterator[Measured]:
     both = run(
         [file.stream("read", extent, half), file.stream("write", extent, half, most)], file.times.mixed
     )
+    if both.full < SAMPLES * SHORTEST_WINDOW:
+        raise CannotMeasure(f"--max-write ended it after {show(both.full, 's')}, too soon to tell a rate")
     slices = slices_of(both.full, file.times.slice, SAMPLES)
     for index, mode in enumerate(("read", "write")):
         rates = steady(both.rates(index, slices), SAMPLES)
