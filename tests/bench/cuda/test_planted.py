@@ -105,6 +105,10 @@ def test_which_gpus_there_are(run):
     }
 
 
+def test_a_driver_without_a_function_that_is_not_needed(run):
+    assert run("facts", old=1)["gpu.count"] == 1
+
+
 @pytest.mark.parametrize("capability", [70, 75, 80, 89, 90, 100, 120])
 def test_the_compiler_that_the_gpu_needs_is_found(run, capability):
     """sm_70 needs NVRTC 12, and its cubins load with a driver of CUDA 13."""

@@ -55,9 +55,7 @@ def test_buffers_leave_seven_eighths_of_the_hosts_memory(memory, limit, buffers,
 
 
 def test_too_little_memory_is_told():
-    with pytest.raises(
-        CannotMeasure, match="2 x 16 MiB .* an eighth of the host's memory, 128 MiB"
-    ):
+    with pytest.raises(CannotMeasure, match=r"2 x 16 MiB .* an eighth of the host's memory, 128 MiB"):
         session(2**27).pinned_size(2, 256 * MIB, 16 * MIB)
 
 
@@ -79,7 +77,7 @@ def test_what_did_not_come_is_waived_with_the_reason():
 
 
 def rates_of(*attempts, retry=True):
-    """Of two works: in each attempt two warm-ups, then these rates of the first; always 5 B/s of the other."""
+    """Of two works: in each attempt two warm-ups, then these rates of the first; 5 B/s of the other."""
     script = iter([pair for warm, *rates in attempts for pair in [warm] * 2 + rates])
     return together(
         ["one", "two"],

@@ -25,6 +25,8 @@ Kernel = NewType("Kernel", object)
 EXTRA = "pip install 'ziplan[cuda13]' (or cuda12, for drivers of CUDA 12)"
 NO_DEVICE = 100
 """CUDA_ERROR_NO_DEVICE."""
+NOT_FOUND = 500
+"""CUDA_ERROR_NOT_FOUND."""
 NOT_READY = 600
 """CUDA_ERROR_NOT_READY."""
 DEVICE_ATTRIBUTE = "CU_DEVICE_ATTRIBUTE_"
@@ -55,17 +57,19 @@ class Driver:
             if problem.code == NO_DEVICE:
                 raise CannotMeasure("NVIDIA's driver shows no GPU") from None
             raise
-        except RuntimeError as problem:
-            missing = type(problem).__name__ == "DynamicLibNotFoundError"
-            words = "libcuda.so.1 is not found" if missing else str(problem)
-            raise CannotMeasure(f"no NVIDIA driver: {words}") from None
         raw = int(self.call("cuDriverGetVersion"))
         self.version = Version(raw // 1000, raw % 1000 // 10)
         """The newest CUDA that it serves."""
 
     def call(self, name: str, *arguments: object) -> Any:
         """What a driver function returns: nothing, a value, or a tuple of them."""
-        code, *values = getattr(self._cuda, name)(*arguments)
+        try:
+            code, *values = getattr(self._cuda, name)(*arguments)
+        except RuntimeError as problem:
+            if type(problem).__name__ == "DynamicLibNotFoundError":
+                raise CannotMeasure("no NVIDIA driver: libcuda.so.1 is not found") from None
+            # An older driver: FunctionNotFoundError.
+            raise CudaError(name, NOT_FOUND, str(problem)) from None
         if int(code) != 0:
             raise CudaError(name, int(code), getattr(code, "name", "unknown error"))
         return values[0] if len(values) == 1 else tuple(values) or None

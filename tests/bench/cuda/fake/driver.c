@@ -327,6 +327,7 @@ API int cuGetProcAddress_v2(const char *name, void **function, int version, uint
   snprintf(newer, sizeof newer, "%s_v2", name);
   *function = dlsym(self, newer);
   if (!*function) *function = dlsym(self, name);
+  if (planted("old", -1, 0) && !strcmp(name, "cuDevicePrimaryCtxSetFlags")) *function = NULL;
   if (status) *status = *function ? 0 : 1;
   return *function ? OK : NOT_FOUND;
 }
