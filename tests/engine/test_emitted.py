@@ -105,6 +105,9 @@ def test_adapters_of_rank_0_of_64(tmp_path):
     check(case)
 
 
+ONE_OF_TWO = World(2, simulated=True)
+"""Rank 0 alone: what is held does not depend on what the other one says."""
+
 OPTIMIZERS = [
     ("lion", 2, "dram"),
     ("lion", 3, "dram"),
@@ -118,7 +121,7 @@ OPTIMIZERS = [
 @pytest.mark.parametrize(("kind", "stage", "tier"), OPTIMIZERS)
 def test_other_optimizers_keep_what_was_predicted(tmp_path, kind, stage, tier):
     training = {"optimizer": {"kind": kind, "weight_decay": 0.1}}
-    case = Case(tmp_path, "narrow", World(2), ("hbm", tier), training=training, zero_stage=stage)
+    case = Case(tmp_path, "narrow", ONE_OF_TWO, ("hbm", tier), training=training, zero_stage=stage)
     check(case)
     if tier != "nvme":
         check_states(case, tier)
@@ -141,7 +144,7 @@ PRECISIONS = [
 @pytest.mark.parametrize(("precision", "master", "stage", "tier"), PRECISIONS)
 def test_states_have_the_precision_that_was_asked_for(tmp_path, precision, master, stage, tier):
     training = {"precision": precision, "master_precision": master}
-    case = Case(tmp_path, "narrow", World(2), ("hbm", tier), training=training, zero_stage=stage)
+    case = Case(tmp_path, "narrow", ONE_OF_TWO, ("hbm", tier), training=training, zero_stage=stage)
     check(case)
     if tier != "nvme":
         check_states(case, tier)

@@ -1,7 +1,5 @@
 """The nursery: runs that cannot see each other, and ends that are told."""
 
-import signal
-
 import pytest
 
 from engine import nursery
