@@ -190,7 +190,7 @@ def test_do_not_offload_is_an_answer():
     roomy = solve(asked(cluster(gpus=8)))
     assert roomy.do_not_offload
     assert roomy.baseline.fits_here
-    assert not solve(asked(cluster(gpus=8, hbm="16 GB"))).do_not_offload
+    assert not solve(asked(cluster(gpus=8, hbm="10 GB"))).do_not_offload
 
 
 def test_baseline_takes_the_gpus_that_states_of_16_bytes_take():

@@ -77,7 +77,7 @@ def likely(estimate):
     return all((tier.low + tier.high) / 2 <= tier.available for tier in estimate.memory.values())
 
 
-@pytest.mark.parametrize("global_batch_size", [None, 64])
+@pytest.mark.parametrize("global_batch_size", [None, 128])
 def test_the_faster_plan_is_the_best_of_all_that_may_fit(global_batch_size):
     cluster = load_cluster("dgx-a100-40g")
     training = {"sequence_length": 4096, "micro_batch_size": 1}

@@ -21,7 +21,8 @@ def solved(*others, machine="dgx-a100-40g", runtime="deepspeed", settings=(), **
 
 
 def test_what_one_model_fits_on_four_do_not():
-    alone, four = solved(), solved(*OTHERS)
+    less = [("tiers.hbm.capacity", "36 GB")]
+    alone, four = solved(settings=less), solved(*OTHERS, settings=less)
     assert alone.best.verdict == four.best.verdict == "fits"
     assert alone.do_not_offload
     assert not four.do_not_offload
