@@ -169,7 +169,10 @@ def test_endings_are_counted_apart():
 def test_reasons_are_counted():
     omitted = [Unpredicted(name, "", "", "", why, "fits") for name, why in zip("abcd", "xxyz", strict=True)]
     rows = fidelity_page(Validation([], (), omitted)).split("## Not predicted")[1].splitlines()
-    assert [row for row in rows if row.endswith(("| 1 |", "| 2 |"))] == ["| x | 2 |", "| a reason of its own | 2 |"]
+    assert [row for row in rows if row.endswith(("| 1 |", "| 2 |"))] == [
+        "| x | 2 |",
+        "| a reason of its own | 2 |",
+    ]
 
 
 def test_a_run_dies_in_the_first_phase_that_lacks_memory(tmp_path):
