@@ -20,6 +20,7 @@ from ziplan.bench.storage.load import MIB, Stream, random_block, run, stamped
 from ziplan.bench.storage.plan import Times, apart, file_size, write_share
 from ziplan.bench.storage.scratch import FREE_FLOOR, prove_direct, room, scratch
 from ziplan.bench.topology import FoundFolder, FoundGpu, PciDevice, Topology
+from ziplan.runtimes.deepspeed.reading.loose_tables import AIO
 
 
 def folder(path, label="d", drives=("nvme0n1",), kind="drive"):
@@ -228,6 +229,7 @@ def test_a_folder_alone_gives_every_quantity(direct, monkeypatch):
     assert set(measured) == {names.storage("d", quantity) for quantity in wanted}
     assert all(each.n >= 7 and each.median > 0 and each.unit == "B/s" for each in measured.values())
     (aio,) = [json.loads(each.text) for each in results if each.name.endswith(".aio")]
+    assert set(aio) <= set(AIO.names)
     assert aio["block_size"] == MIB
     assert aio["queue_depth"] in plan.DEPTHS
     assert abs(used(direct) - before) < 16 * MIB
