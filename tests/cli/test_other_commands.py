@@ -129,5 +129,7 @@ def test_shipped_machines_are_what_the_machine_schema_says(capsys):
     import ziplan.hardware.shipped as shipped
 
     schema = json.loads(ziplan(capsys, "schema", "machine.yaml").out)
+    judge = jsonschema.validators.validator_for(schema)(schema)
+    judge.check_schema(schema)
     for name in shipped.list_profiles("nodes"):
-        jsonschema.validate(shipped.shipped("nodes", name).data, schema)
+        judge.validate(shipped.shipped("nodes", name).data)
