@@ -62,7 +62,7 @@ def page(dossier: Dossier) -> str:
         name: each._replace(wide=Markup(each.wide), narrow=Markup(each.narrow))  # noqa: S704 - drawn and escaped
         for name, each in drawn(dossier).items()
     }
-    return environment.get_template("report.html.j2").render(
+    text = environment.get_template("report.html.j2").render(
         dossier=dossier,
         words=words,
         style=style,
@@ -70,6 +70,8 @@ def page(dossier: Dossier) -> str:
         findings=list(findings(dossier)),
         version=__version__,
     )
+    # Whatever the stream or the server takes the page for, it reads the same.
+    return text.encode("ascii", "xmlcharrefreplace").decode("ascii") + "\n"
 
 
 def printable(text: str) -> str:

@@ -48,10 +48,10 @@ def require() -> None:
 
 @contextmanager
 def _style() -> Iterator[None]:
+    # A first run builds a list of fonts, or looks for a place to keep it, and says so: nothing to tell.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     import matplotlib as mpl
 
-    # A first run builds a list of fonts and says so; that is nothing to tell.
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     ink, muted = light("ink"), light("muted")
     with mpl.rc_context(
         {
