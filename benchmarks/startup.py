@@ -10,6 +10,7 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 TRIES = 15
 BARE = "import typer, rich, pydantic, numpy, yaml"
@@ -18,10 +19,12 @@ USED = (
     + "; from pydantic import BaseModel, Field; type('M', (BaseModel,), {'__annotations__': {'n': int}})(n=1)"
 )
 RUN = "import sys; from ziplan.__main__ import main; sys.argv[0] = 'ziplan'; main()"
+CONFIG = str(Path(__file__).parents[1] / "examples" / "check" / "ds_config.json")
 COMMANDS = {
     "--help": ["--help"],
     "models show": ["models", "show", "llama-3.1-70b"],
     "fit": ["fit", "llama-3.1-70b", "dgx-a100-80g", "--sequence-length", "4096"],
+    "check": ["check", CONFIG, "llama-2-70b", "dgx-a100-80g", "--sequence-length", "4096", "--exit-zero"],
 }
 
 

@@ -148,12 +148,12 @@ def _checked(
         raise BadInput.of("--max-regress without a baseline", help="add --baseline plan.yaml")
     allowed = _percent(max_regress)
     policy, flags = policy_beside(config), from_flags(ignore)
-    limits = gates_in(gates) if gates is not None else policy.gates
+    limits = gates_in(gates) if gates is not None else policy.gates if policy is not None else None
     case = case_of(config, asked)
     before: Case | None = case_of(baseline, asked) if baseline is not None else None
     case = replace(case, gates=limits, baseline=before, max_regress=allowed)
     commented = in_comments(document for document, _ in case.documents)
-    return judged(case, (*policy.ignores, *flags, *commented))
+    return judged(case, (*(policy.ignores if policy is not None else ()), *flags, *commented))
 
 
 def _percent(text: str | None) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ziplan.check.case import Case
 from ziplan.check.launch import Launch
-from ziplan.check.policy import FILE, Gates, Ignore, PolicyFile
+from ziplan.check.policy import FILE, Gates, PolicyFile
 from ziplan.cli.inputs import Request, problem_of
 from ziplan.cli.output import warn
 from ziplan.errors import BadInput
@@ -244,20 +244,15 @@ def _over(config: Mapping[str, Any], training: Training, launch: Launch | None) 
     return over
 
 
-def policy_beside(config: Path) -> PolicyFile:
-    """The `.ziplan.yaml` beside the config; an empty one where there is none."""
+def policy_beside(config: Path) -> PolicyFile | None:
+    """The `.ziplan.yaml` beside the config; None where there is none, or nothing in it."""
     path = config.parent / FILE
     if not path.is_file():
-        return PolicyFile()
+        return None
     document = read(path)
-    return PolicyFile() if document.data is None else validate(document, PolicyFile)
+    return None if document.data is None else validate(document, PolicyFile)
 
 
 def gates_in(path: Path) -> Gates:
     """The gates of a file of their own."""
     return validate(read(path), Gates)
-
-
-def ignores_of(policy: PolicyFile, flags: tuple[Ignore, ...]) -> tuple[Ignore, ...]:
-    """What is lived with, by the file and by the command line."""
-    return (*policy.ignores, *flags)

@@ -122,11 +122,13 @@ class Works:
         owner: int = OWN,
     ) -> int:
         """Write a piece of work down behind the last one of its line; its place in the stage."""
-        places = {place for place in after if place >= 0}
+        places = [place for place in after if place >= 0]
         if line in self._last:
-            places.add(self._last[line])
+            places.append(self._last[line])
+        if len(places) > 1:
+            places = sorted(set(places))
         number = len(self.all)
-        self.all.append(Work(module, term, resource, amount, tuple(sorted(places)), takes, gives, owner))
+        self.all.append(Work(module, term, resource, amount, tuple(places), takes, gives, owner))
         if line:
             self._last[line] = number
         return number

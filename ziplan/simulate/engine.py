@@ -128,17 +128,17 @@ class _Engine:
         """Everything that happens at this instant: ends, starts that they allow, and the new shares."""
         touched: dict[int, None] = {}
         while finished or ready:
-            arrived = ready
-            ready = []
+            arrived, ready = ready, []
             for number in finished:
-                arrived += self._end(number, touched)
-            starting = self._arrive(sorted(arrived)) if arrived or self.stirred else ()
-            finished = [number for number in starting if self._begin(number, touched)]
+                self._end(number, touched, arrived)
+            finished = []
+            if arrived or self.stirred:
+                finished = [number for number in self._arrive(arrived) if self._begin(number, touched)]
         if touched:
             self._share(touched)
 
-    def _end(self, number: int, touched: dict[int, None]) -> list[int]:
-        """A task is done; the tasks whose turn comes with that."""
+    def _end(self, number: int, touched: dict[int, None], arrived: list[int]) -> None:
+        """A task is done; the tasks whose turn comes with that arrive."""
         task = self.tasks[number]
         self.played.finish[number] = self.now
         self.done += 1
@@ -150,16 +150,16 @@ class _Engine:
                 touched[link] = None
         for pool, count in task.gives:
             self._move(pool, -count)
-        freed = []
+        blocked = self.blocked
         for follower in self.followers[number]:
-            self.blocked[follower] -= 1
-            if not self.blocked[follower]:
-                freed.append(follower)
-        return freed
+            blocked[follower] -= 1
+            if not blocked[follower]:
+                arrived.append(follower)
 
     def _arrive(self, arrived: list[int]) -> list[int]:
         """Tasks that start now: those that wait for no token, and those first in line for what is there."""
         starting = []
+        arrived.sort()
         for number in arrived:
             self.played.ready[number] = self.now
             lines = self.lines[number]
@@ -176,7 +176,8 @@ class _Engine:
                 for line in self.lines[queue[0]]:
                     self.stirred[line] = None
                 self._leave_lines(queue[0])
-        return sorted(starting)
+        starting.sort()
+        return starting
 
     def _granted(self, number: int) -> bool:
         """Whether a task is first in all its lines and its tokens are there."""
