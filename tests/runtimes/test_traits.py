@@ -20,6 +20,7 @@ from ziplan.runtimes.deepspeed.traits import (
     parsed,
     traits_of,
 )
+from ziplan.runtimes.megatron.released import Released as MegatronReleased
 
 WORK = workload()
 P = WORK.model.params
@@ -191,3 +192,22 @@ def test_below_stage_3_gradients_are_copied_in_all_micro_steps_but_one():
     shard, fp32 = 2 * P / 8, 4 * P / 8
     assert one.traffic["dram"] == pytest.approx((shard, fp32))
     assert four.traffic["dram"] == pytest.approx((shard + 3 * shard, fp32 + 3 * shard))
+
+
+def test_megatrons_slices_over_stage_3_have_the_traits_of_the_deepspeed_under_them():
+    runtime, machine = MegatronReleased("0.5.10"), cluster(gpus=8)
+    chosen = replace(plan("dram", "dram", dp_degree=4.0), tp_degree=2.0)
+    settled = runtime.settle(machine, WORK, chosen)
+    old, new = (
+        each.ledger(Derivation(record=False), machine, WORK, settled)
+        for each in (runtime, RUNTIMES["megatron"])
+    )
+    kept = [
+        max(one.low for one in each.lines if one.name == "gradient accumulation buffer")
+        for each in (old, new)
+    ]
+    assert kept[0] == 0 < kept[1]
+    alone = replace(plan(dp_degree=4.0), tp_degree=2.0, zero_stage=1.0)
+    assert runtime.program(Derivation(record=False), machine, WORK, alone) == RUNTIMES["megatron"].program(
+        Derivation(record=False), machine, WORK, alone
+    )

@@ -43,7 +43,7 @@ def _complaint(folder, **changes):
         ({"cluster.with": {"tiers.dram.capacity": "1 parsec"}}, "parsec", "tiers.dram.capacity"),
         ({"runtime": {"name": "deepsped"}}, "unknown runtime", "deepsped"),
         ({"runtime": {"version": "latest"}}, "is no release such as", "latest"),
-        ({"runtime": {"name": "fsdp", "version": "0.9.2"}}, "only deepspeed's releases", "0.9.2"),
+        ({"runtime": {"name": "fsdp", "version": "0.9.2"}}, "only releases of DeepSpeed", "0.9.2"),
         ({"plan.placement": {"params": "tape"}}, "has no tier 'tape'", "tape"),
         ({"plan.placement": {"params": {"hbm": 0.5}}}, "add up to 1", "params"),
         ({"plan.zero_stage": 4}, "must be at most 3", "4"),

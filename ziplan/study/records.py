@@ -90,8 +90,8 @@ class TrainingEntry(Entry):
 class RuntimeEntry(Entry):
     """The runtime that predicts the run, and the software that ran it.
 
-    `version` is the release that ran, of DeepSpeed alone; where the source states none, the month it was
-    written in; where it is left out, the newest. `overlap_comm` is that key of its config.
+    `version` is the release of DeepSpeed that ran, under Megatron too; where the source states none, the
+    month it was written in; where it is left out, the newest. `overlap_comm` is that key of its config.
     """
 
     name: str = "deepspeed"

@@ -39,7 +39,14 @@ WHY: dict[tuple[str, str], str] = {
     ("deepspeed", NVME): ("how fast drives are that are read and written at once is not known"),
     ("megatron", ON_GPU): (
         "widths that are no multiple of 64 on each GPU (14,400 over 8), which matrix products take longer "
-        "for, have no law here; the source of the V100 runs has one run at 125 and at 225 s"
+        "for, have no law here; the source of the V100 runs has one run at 125 and at 225 s, and several "
+        "rings over its network carry more than the one whose rate is known"
+    ),
+    ("megatron", OPTIMIZER_ON_HOST): (
+        "one run, read off a figure, of a width of 4,096 in two slices: products of half that width"
+    ),
+    ("megatron", NVME): (
+        "the paper's engine is taken to hide all gathers; at 5 to 10 sequences a GPU it may not (figure 6d)"
     ),
     ("fsdp", ON_GPU): (
         "micro-batches of a sequence or two leave the GPU waiting for kernels to be launched and for "

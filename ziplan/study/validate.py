@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,8 @@ from ziplan.hardware.profiles import load_cluster
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.report.validation import Peak, Place, Run, Score, Unpredicted, Validation
 from ziplan.runtimes import RUNTIMES
-from ziplan.runtimes.deepspeed import NAME as DEEPSPEED
-from ziplan.runtimes.deepspeed.released import Released
+from ziplan.runtimes.deepspeed.released import Released as DeepSpeed
+from ziplan.runtimes.megatron.released import Released as Megatron
 from ziplan.runtimes.runtime import PHASES, Runtime
 from ziplan.study.records import (
     Home,
@@ -196,6 +196,10 @@ def _unpredicted(run: Listed, reason: str) -> Unpredicted:
     )
 
 
+RELEASED: Mapping[str, Callable[[str, bool | None], Runtime]] = {"deepspeed": DeepSpeed, "megatron": Megatron}
+"""Runtimes that a release of DeepSpeed makes a difference to."""
+
+
 def runtime_of(record: Record) -> Runtime:
     """The runtime of a record, of the release that ran it."""
     name = record.entry.runtime.name
@@ -207,11 +211,11 @@ def runtime_of(record: Record) -> Runtime:
     version = record.entry.runtime.version
     if not version:
         return RUNTIMES[name]
-    if name != DEEPSPEED:
-        message = f"runtime.version: only {DEEPSPEED}'s releases differ here, {name} has one"
+    if name not in RELEASED:
+        message = f"runtime.version: only releases of DeepSpeed differ here, {name} has one"
         raise BadInput(record.problem(message, "runtime", "version"))
     try:
-        return Released(version, record.entry.runtime.overlap_comm)
+        return RELEASED[name](version, record.entry.runtime.overlap_comm)
     except ValueError as error:
         raise BadInput(record.problem(f"runtime.version: {error}", "runtime", "version")) from None
 

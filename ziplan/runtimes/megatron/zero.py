@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import ARITHMETIC
@@ -24,8 +25,11 @@ from ziplan.runtimes.megatron.facts import Facts
 from ziplan.runtimes.megatron.memory import add_groups
 from ziplan.runtimes.megatron.sliced import sliced
 from ziplan.runtimes.megatron.traffic import all_reduced
-from ziplan.runtimes.runtime import FABRIC, NETWORK, Demand, Ledger, Segment
+from ziplan.runtimes.runtime import FABRIC, NETWORK, Demand, Ledger, Runtime, Segment
 from ziplan.workload.training import Workload
+
+DEEPSPEED = cast(Runtime, deepspeed)
+"""The newest release."""
 
 
 def used(plan: Plan) -> bool:
@@ -48,10 +52,12 @@ def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
     return staged * (plan.pp_degree > 1) + deepspeed.refusals(cluster, *_of_slice(workload, plan))
 
 
-def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
-    """DeepSpeed's lines of a slice; on a node those of all its slices."""
+def ledger(
+    derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, inner: Runtime = DEEPSPEED
+) -> Ledger:
+    """DeepSpeed's lines of a slice, as `inner` has them; on a node those of all its slices."""
     f, book = Facts(derivation, cluster, workload, plan), Ledger(derivation)
-    for line in deepspeed.ledger(derivation, cluster, *_of_slice(workload, plan)).lines:
+    for line in inner.ledger(derivation, cluster, *_of_slice(workload, plan)).lines:
         tier = cluster.node.tiers.get(line.tier)
         if tier is not None and tier.scope == "node" and _slices_per_rank(f) != 1:
             times = _slices_per_rank(f)
@@ -66,14 +72,16 @@ def _slices_per_rank(f: Facts) -> float:
     return f.ranks / min(float(f.cluster.node.gpus_per_node), f.plan.dp_degree)
 
 
-def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Sequence[Segment]:
+def program(
+    derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, inner: Runtime = DEEPSPEED
+) -> Sequence[Segment]:
     """DeepSpeed's step of a slice, its rings over the nodes they cross, and the group's all-reduces."""
     f = Facts(derivation, cluster, workload, plan)
-    inner = deepspeed.program(derivation, cluster, *_of_slice(workload, plan))
+    segments = inner.program(derivation, cluster, *_of_slice(workload, plan))
     (reduced,), moved = all_reduced(f, gathered=1.0), _moved(f)
     return tuple(
         segment._replace(chains=tuple(_chain(chain, reduced, moved) for chain in segment.chains))
-        for segment in inner
+        for segment in segments
     )
 
 
