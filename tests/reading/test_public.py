@@ -66,6 +66,15 @@ def test_alone_it_is_read_as_the_trainer_does(tmp_path):
     assert any("read as the Hugging Face Trainer" in remark.message for remark in reading.remarks)
 
 
+def test_accumulation_that_only_the_file_states_is_the_trainers_too(tmp_path):
+    config = {**HF_STAGE3, "gradient_accumulation_steps": 4}
+    known = {"ranks": 8, "hidden_size": HIDDEN_SIZE, "micro_batch_size": 1, "precision": "fp16"}
+    reading = reading_of(tmp_path, config, **known)
+    assert reading.accepted
+    assert reading.batch == (32, 1, 4)
+    assert not reading_of(tmp_path, config, **known, accumulation_steps=2).accepted
+
+
 def test_alone_and_with_nothing_known_it_says_what_is_missing(tmp_path):
     reading = reading_of(tmp_path, HF_STAGE3, ranks=8)
     missing = told(reading, "unknown")
