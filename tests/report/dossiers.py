@@ -12,7 +12,7 @@ LENGTH = {"sequence_length": 4096}
 
 @cache
 def dossier(kind):
-    """One of: what fits with NVMe, what does not fit, what needs no offload, a config, several models."""
+    """One of KINDS: with NVMe, too large, without offload, a config, several models, no known time."""
     if kind == "offloaded":
         given = Given(settings=("tiers.dram.capacity=512 GB",), training=LENGTH)
         return gathered("llama-3.1-70b", "dgx-a100-80g", given, None, None)
@@ -22,9 +22,12 @@ def dossier(kind):
         return gathered("gpt2-xl", "dgx-a100-80g", Given(training={"sequence_length": 1024}), None, None)
     if kind == "config":
         return gathered("llama-2-70b", "dgx-a100-80g", Given(training=LENGTH), CONFIG, None)
+    if kind == "unknown":
+        given = Given(training={**LENGTH, "precision": "fp32"})
+        return gathered("llama-3.1-8b", "dgx-a100-80g", given, None, None)
     assert kind == "several"
     given = Given(training={"sequence_length": 1024}, companions=("reference=llama-2-7b",))
     return gathered("llama-2-7b", "dgx-a100-40g", given, None, None)
 
 
-KINDS = ("offloaded", "too large", "plain", "config", "several")
+KINDS = ("offloaded", "too large", "plain", "config", "several", "unknown")

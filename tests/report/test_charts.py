@@ -108,6 +108,15 @@ def test_pictures_are_what_their_names_say():
 
 def test_what_cannot_be_drawn_says_why():
     assert "several models" in CHARTS["timeline"].lacks(dossier("several"))
+    assert not CHARTS["memory"].lacks(dossier("unknown"))
+    for name in ("timeline", "terms", "roofline", "margins"):
+        assert "without gpu.peak_flops_per_s.fp32" in CHARTS[name].lacks(dossier("unknown"))
+
+
+def test_a_tier_that_nothing_needs_has_no_axes():
+    drawn = inline("a-", CHARTS["memory"], dossier("plain"), WIDE)
+    assert "unused" in drawn
+    assert drawn.count(">forward<") == 2
 
 
 def test_a_missing_library_is_told_with_the_line_that_installs_it(monkeypatch):

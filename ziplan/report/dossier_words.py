@@ -148,7 +148,7 @@ def facts(dossier: Dossier) -> Iterator[tuple[str, str]]:
         yield "price", f"{money(price.per_node_hour_usd)} per node and hour ({source})"
     words = [f"{count} {kind}" for kind, count in kinds_of_inputs(estimate).items()]
     yield "inputs", ", ".join(words) or "none listed"
-    if estimate.interval_source:
+    if estimate.interval_source and not math.isnan(estimate.step_time):
         yield "interval", estimate.interval_source
     for note in dossier.answer.notes:
         yield "note", note
@@ -173,7 +173,7 @@ def tier_rows(estimate: Estimate) -> Rows:
                 spread(memory.low, memory.high, "B") if memory else "-",
                 shown(memory.available, "B") if memory else "-",
                 f"{memory.high / memory.available:.0%}" if memory and memory.available else "-",
-                shown(test.bandwidth, "B/s") if test is not None and known else "unknown",
+                shown(test.bandwidth, "B/s") if test and math.isfinite(test.bandwidth) else "unknown",
                 f"{test.required_tokens:,.0f}" if test is not None and known else "unknown",
                 f"{_ranks(estimate, name)}{tokens_per_rank(estimate):,.0f}",
                 f"{show(test.hiding_margin, '1', 3)}x" if test is not None and known else "unknown",

@@ -39,6 +39,11 @@ def map_tier(best: Estimate) -> str:
         for name, test in best.tiers.items()
         if best.cluster.node.tiers[name].scope == "node" and isfinite(test.hiding_margin)
     }
+    if not margins and best.unknown:
+        raise BadInput.of(
+            f"--map: margins are unknown without {' and '.join(best.unknown)}",
+            help=f"state it, for example --set {best.unknown[0]}=VALUE",
+        )
     if not margins:
         raise BadInput.of(
             "--map: no tier outside the GPU has a stated bandwidth",

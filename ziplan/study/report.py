@@ -90,5 +90,5 @@ def _margins(answer: Answer, pose: Pose, absent: dict[str, str]) -> MarginMap | 
     try:
         return margin_map(pose, answer.problem, answer.best)
     except BadInput as error:
-        absent["margins"] = error.problems[0].message
+        absent["margins"] = error.problems[0].message.removeprefix("--map: ")
         return None

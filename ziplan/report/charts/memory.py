@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 MOST_PARTS = len(SERIES)
 ROW, AROUND, WORDS = 22.0, 78.0, 17.0
 """Pixels of a phase's bar, of a panel's title and axis, of a line of its legend."""
-BAR = 0.72
+BAR, UNUSED = 0.72, 26.0
+"""Share of its row that a bar takes; pixels of a tier that nothing needs."""
 
 
 class Part(NamedTuple):
@@ -57,6 +58,8 @@ def _height(dossier: Dossier, width: float) -> float:
 
 
 def _panel(estimate: Estimate, tier: str, width: float) -> float:
+    if not parts(estimate, tier):
+        return UNUSED
     rows, words = ROW * len(estimate.memory[tier].phases), WORDS * len(parts(estimate, tier))
     return AROUND + (rows + words + 8 if width <= NARROW else max(rows, words + 20))
 
@@ -66,10 +69,14 @@ def _draw(figure: FigureBase, dossier: Dossier, width: float) -> None:
     heights = [_panel(dossier.estimate, tier, width) for tier in tiers]
     places = figure.subfigures(len(tiers), 1, height_ratios=heights, squeeze=False)
     for place, tier in zip(places[:, 0], tiers, strict=True):
+        name = f"{tier} per {_whose(dossier.estimate, tier)}"
+        if not parts(dossier.estimate, tier):
+            heading(place, f"{name}: unused", width)
+            continue
+        there = shown(dossier.estimate.memory[tier].available, "B")
+        heading(place, f"{name}: {there} to use", width)
         axes = place.subplots()
         _tier(axes, dossier.estimate, tier, width)
-        there = shown(dossier.estimate.memory[tier].available, "B")
-        heading(place, f"{tier} per {_whose(dossier.estimate, tier)}: {there} to use", width)
         side = "outside lower left" if width <= NARROW else "outside right upper"
         place.legend(handles=axes.get_legend_handles_labels()[0], loc=side)
 

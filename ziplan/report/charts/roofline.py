@@ -80,6 +80,11 @@ def _ticks(axes: Axes, width: float) -> None:
     axes.grid()
 
 
+def _unknown(dossier: Dossier) -> str:
+    missing = dossier.estimate.unknown
+    return f"unknown without {' and '.join(missing)}" if missing else "no tier's bandwidth is stated"
+
+
 def _says(dossier: Dossier) -> str:
     told = [
         f"{name} is {'hidden' if test.hiding_margin >= 1 else 'not hidden'} with a margin of "
@@ -91,7 +96,7 @@ def _says(dossier: Dossier) -> str:
 
 CHART = Chart(
     title="Roofline of the tiers",
-    lacks=lambda dossier: "" if _known(dossier) else "no tier's bandwidth is known",
+    lacks=lambda dossier: "" if _known(dossier) else _unknown(dossier),
     says=_says,
     height=lambda dossier, width: HEIGHT + WORDS * (1 if width > NARROW else len(_known(dossier))),
     draw=_draw,
