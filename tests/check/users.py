@@ -20,6 +20,8 @@ from ziplan.estimate import TierMemory
 from ziplan.study.records import load_records, shipped_files
 from ziplan.workload.load import load_model
 
+MACHINE = ("like", "nodes", "gpus", "gpu", "gpu_memory", "host_memory")
+"""What is said of a machine: one that it is like, and what differs."""
 HERE = Path(__file__).parent / "cases"
 UNBOUNDED = "1000 TB"
 """Host memory of a machine whose own is not stated: it is not judged."""
@@ -42,7 +44,7 @@ Judged = Literal["hit", "miss", "abstained", "left out"]
 class User:
     """One report: what ran, on what, how it ended, and what `check` should have told its author.
 
-    `of` is the report that this run is one of. `machine` names a machine (`on`) and what of it is stated:
+    `of` is the report that this run is one of. `machine` names a machine (`like`) and what of it is stated:
     `gpu` or `gpu_memory`, `host_memory`. `least` is stated as "more than". `configs` are all that the
     report leaves possible. `tells` are findings, CODE or CODE@KEY, one of which names the cause.
     `left_out` is why no config, model or machine could be made of it; `miss` why a miss is one.
@@ -79,6 +81,11 @@ class User:
         gpu = ("hbm",) if self.machine.get("gpu_memory") or self.machine.get("gpu") else ()
         return (*gpu, *(("dram",) if self.machine.get("host_memory") else ()))
 
+    @property
+    def died(self) -> str:
+        """The memory that ran out; "" where none did."""
+        return {"gpu oom": "hbm", "host oom": "dram"}.get(self.ended, "")
+
 
 def users() -> list[User]:
     """Every case, by file and place."""
@@ -88,6 +95,8 @@ def users() -> list[User]:
         for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
             if unknown := set(entry) - known:
                 raise ValueError(f"{path.name}: {entry['id']}: {unknown}")
+            if unknown := set(entry.get("machine", ())) - set(MACHINE):
+                raise ValueError(f"{path.name}: {entry['id']}: machine: {unknown}")
             if "configs" in entry:
                 entry["configs"] = tuple(entry["configs"])
             found.append(User(**entry))
@@ -156,7 +165,8 @@ class Told:
             "precision": "precision",
         }
         lacking = [words for name, words in names.items() if not _stated(user, name)]
-        return (*lacking, *(("what is offloaded",) if len(user.configs) > 1 else ()))
+        lacking += ["what is offloaded"] if len(user.configs) > 1 else []
+        return (*lacking, *(("that memory",) if user.died and user.died not in user.judged_tiers else ()))
 
     @property
     def judged(self) -> Judged:
@@ -166,13 +176,11 @@ class Told:
             return "left out"
         if user.tells:
             return "hit" if self.told else "miss"
-        ran = user.ended in ("ran", "slow")
-        if self.says == "unknown":
+        if self.says == "unknown" or (user.died and user.died not in user.judged_tiers):
             return "abstained"
-        if ran:
+        if not user.died:
             return "hit" if self.says == "fits" else "miss"
-        tier = "hbm" if user.ended == "gpu oom" else "dram"
-        return "hit" if self.tier(tier) == "does not fit" else "miss"
+        return "hit" if self.tier(user.died) == "does not fit" else "miss"
 
 
 def told_of(user: User, folder: Path) -> Told:
@@ -205,7 +213,7 @@ def _checked(user: User, config: dict[str, Any], folder: Path, most: bool) -> Ch
     training = _training(user, config, model, most)
     request = Request(
         model=model,
-        cluster=f"{user.machine.get('nodes', 1)}x {user.machine.get('on', 'dgx-a100-80g')}",
+        cluster=f"{user.machine.get('nodes', 1)}x {user.machine.get('like', 'dgx-a100-80g')}",
         settings=_settings(user.machine),
         training=training,
         companions=user.companions,

@@ -127,7 +127,8 @@ def _row(each: Told) -> tuple[str, ...]:
 def _said(each: Told) -> str:
     if each.user.tells:
         return ", ".join(map(_place, each.told)) or "nothing of it"
-    needs = [_need(each, name) for name in each.user.judged_tiers]
+    shown = dict.fromkeys((*each.user.judged_tiers, *((each.user.died,) if each.user.died else ())))
+    needs = [_need(each, name) for name in shown]
     missing = f"; not stated: {', '.join(each.open)}" if each.judged == "abstained" and each.open else ""
     return f"{each.says}: {'; '.join(needs)}{missing}"
 
@@ -137,7 +138,8 @@ def _need(each: Told, name: str) -> str:
     assert memory is not None
     least, most = memory
     top = f" to {_size(most.high)}" if each.bounded else " or more"
-    return f"{MEMORIES[name]} {_size(least.low)}{top} of {_size(least.available)}"
+    have = _size(least.available) if name in each.user.judged_tiers else "no stated size"
+    return f"{MEMORIES[name]} {_size(least.low)}{top} of {have}"
 
 
 def _size(amount: float) -> str:
