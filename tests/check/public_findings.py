@@ -6,8 +6,7 @@ from pathlib import Path
 
 from reading.public import PUBLIC
 
-from ziplan.check.finding import Finding
-from ziplan.check.run import findings
+from ziplan.check.run import Checked, check
 from ziplan.cli.check_inputs import Asked, case_of
 from ziplan.cli.inputs import Request
 
@@ -15,8 +14,8 @@ MACHINES = ("dgx-a100-80g", "rtx-3090-x8")
 """Eight GPUs of 80 GB, where nothing of an 8B model needs to be offloaded, and eight of 24 GB."""
 
 
-def public_findings() -> dict[tuple[str, str], list[Finding]]:
-    """Findings of each under the Trainer for an 8B model, by name and machine."""
+def public_findings() -> dict[tuple[str, str], Checked]:
+    """The judgement of each under the Trainer for an 8B model, by name and machine."""
     with tempfile.TemporaryDirectory() as folder:
         return {
             (name, machine): _found(config, machine, Path(folder))
@@ -25,7 +24,7 @@ def public_findings() -> dict[tuple[str, str], list[Finding]]:
         }
 
 
-def _found(config: dict, machine: str, folder: Path) -> list[Finding]:
+def _found(config: dict, machine: str, folder: Path) -> Checked:
     (folder / "ds_config.json").write_text(json.dumps(config, indent=2))
     arguments = {
         "output_dir": "out",
@@ -38,4 +37,4 @@ def _found(config: dict, machine: str, folder: Path) -> list[Finding]:
     path = folder / "arguments.json"
     path.write_text(json.dumps(arguments, indent=2))
     request = Request("llama-3.1-8b", machine, training={"sequence_length": 2048})
-    return findings(case_of(path, Asked(request)))
+    return check(case_of(path, Asked(request)))

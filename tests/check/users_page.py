@@ -160,11 +160,12 @@ def _notes(restated: Sequence[Told]) -> str:
 
 def _public() -> str:
     rows = []
-    for (name, machine), found in public_findings().items():
-        worth = [each for each in found if each.severity != "note"]
-        rows += [(name, machine, _place(f"{each.code} {each.path}"), each.message) for each in worth]
-        rows += [] if worth else [(name, machine, "nothing", "")]
-    return _rows(("Config", "Machine", "Finding", "What it says"), rows)
+    for (name, machine), judged in public_findings().items():
+        where = (name, machine, judged.verdict.replace("_", " "))
+        worth = [each for each in judged.findings if each.severity != "note"]
+        rows += [(*where, _place(f"{each.code} {each.path}"), each.message) for each in worth]
+        rows += [] if worth else [(*where, "nothing", "")]
+    return _rows(("Config", "Machine", "Verdict", "Finding", "What it says"), rows)
 
 
 def _place(finding: str) -> str:

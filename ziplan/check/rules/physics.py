@@ -36,11 +36,12 @@ def contention(case: Case) -> Iterator[Hit]:
         shared = [link for link in node.tiers[tier].via if link in exchanged]
         moved = [sum(estimate.traffic.get(name, (0.0, 0.0))) for name in (tier, "gather")]
         if shared and min(moved) > 0:
+            streamed = case.share("params", tier) > 0
             yield Hit(
                 f"what is read from {tier} and what GPUs exchange cross the same link, `{shared[0]}`: ranks "
-                "x link is "
-                "not what striping gets",
-                key=f"{ZERO}.offload_param",
+                "x link is not what "
+                f"{'striping gets' if streamed else 'both get'}",
+                key=f"{ZERO}.{'offload_param' if streamed else 'offload_optimizer'}",
                 field="placement",
                 fix="drives and interconnect on separate lanes, or state what both get at once",
                 number=Number(node.links[shared[0]].bandwidth, "B/s"),
