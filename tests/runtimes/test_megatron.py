@@ -339,3 +339,24 @@ def test_a_step_of_slices_is_played():
     assert answer.step_time * 0.5 < simulation.makespan < answer.step_time * 1.5
     with pytest.raises(CannotEmit, match="no files are written"):
         MEGATRON.emit(machine, WORK, answer.plan)
+
+
+@pytest.mark.parametrize(("tensor", "stages", "replicas"), [(8, 1, 1), (8, 4, 2), (2, 8, 2)])
+def test_of_few_tokens_neither_a_faster_gpu_nor_less_work_takes_longer(tensor, stages, replicas):
+    """Weights are read once however few the tokens; what products hide of that is divided as they are."""
+    fields = {"tp_degree": float(tensor), "pp_degree": float(stages), "dp_degree": float(replicas)}
+
+    def time(factor, sequence):
+        rates = dict.fromkeys(("fp16", "bf16", "fp32"), f"{factor * 100} TFLOP/s")
+        gpu = {"name": "Chip", "memory": {"capacity": "640 GB"}, "peak_flops_per_s": rates}
+        machine = cluster(4, 8, hbm="640 GB", gpu=gpu | {"sustained_flops_per_s": rates})
+        work = workload(toy(8, 8192, 32768, 51200), sequence_length=sequence, precision="fp16")
+        return asked(machine, work, **fields).step_time
+
+    lengths = (16, 32, 64, 128, 256)
+    for factor in (1, 2, 4):
+        times = [time(factor, sequence) for sequence in lengths]
+        assert times == sorted(times)
+    for sequence in lengths:
+        times = [time(factor, sequence) for factor in (4, 2, 1)]
+        assert times == sorted(times)

@@ -21,8 +21,15 @@ from ziplan.laws.traffic import activation_traffic
 from ziplan.plan import Plan
 from ziplan.runtimes.megatron import laws
 from ziplan.runtimes.megatron.facts import Facts
-from ziplan.runtimes.runtime import FABRIC, NETWORK, Demand, Segment
-from ziplan.runtimes.shared.compute import COMPUTE, FUSED, gpu_work
+from ziplan.runtimes.runtime import FABRIC, NETWORK, Demand, Segment, total
+from ziplan.runtimes.shared.compute import (
+    MOVED,
+    attention_flops_of,
+    matrix_flops,
+    moved_by_layers,
+    moved_by_matrices,
+    products,
+)
 from ziplan.runtimes.shared.facts import FP32_BYTES
 from ziplan.workload.training import Workload
 
@@ -69,25 +76,35 @@ def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: 
 
 
 def _computed(f: Facts) -> list[Demand]:
-    """One GPU's part of a micro-batch: products divided evenly, the rest as far as it is divided."""
-    acts, plan = f.workload.activations, f.plan
+    """One GPU's part of a micro-batch: matrices with what they move divided evenly, the rest as it can be."""
+    degrees = {"tp_degree": f.plan.tp_degree, "pp_degree": f.plan.pp_degree}
+    matrices = matrix_flops(f)
+    demands = [
+        Demand(
+            term,
+            resource,
+            f.derivation.apply(laws.divided_flops, f"{term} of one GPU", flops=amount, **degrees),
+        )
+        for term, resource, amount in products(f, matrices, attention_flops_of(f))
+    ]
+    acts = f.workload.activations
     whole = acts.none_high + acts.attention_scores_high * f.workload.training.attended
-    share = f.undivided(1.0) / whole
-    demands = []
-    for term, resource, amount in gpu_work(f):
-        degrees = {"tp_degree": plan.tp_degree, "pp_degree": plan.pp_degree}
-        if term in (COMPUTE, FUSED):
-            part = f.derivation.apply(laws.divided_flops, f"{term} of one GPU", flops=amount, **degrees)
-        else:
-            part = f.derivation.apply(
-                laws.divided_traffic,
-                f"{term} of one GPU",
-                memory_bytes=amount - _saved(f),
-                replicated_share=minimum(1.0, share),
-                **degrees,
-            )
-        demands.append(Demand(term, resource, part))
-    return demands
+    kinds = (
+        ("activations", moved_by_layers(f) - _saved(f), minimum(1.0, f.undivided(1.0) / whole)),
+        # Divided like the products that they are hidden behind, or a faster GPU would take longer.
+        ("logits and weights", moved_by_matrices(f, matrices), 0.0),
+    )
+    moved = total(
+        f.derivation.apply(
+            laws.divided_traffic,
+            f"{name} moved by one GPU",
+            memory_bytes=amount,
+            replicated_share=undivided,
+            **degrees,
+        )
+        for name, amount, undivided in kinds
+    )
+    return [*demands, Demand(MOVED, f"{f.gpu}.read", moved)]
 
 
 def _saved(f: Facts) -> float:

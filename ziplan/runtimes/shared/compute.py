@@ -48,7 +48,7 @@ COMPUTE, FUSED, MOVED = "compute", "attention", "GPU memory"
 
 def micro_step_flops(f: Facts) -> float:
     """FLOPs of one micro-step on one GPU, of every kind."""
-    return matrix_flops(f) + _attention_flops(f)
+    return matrix_flops(f) + attention_flops_of(f)
 
 
 def gpu_work(f: Facts) -> tuple[Demand, ...]:
@@ -58,13 +58,28 @@ def gpu_work(f: Facts) -> tuple[Demand, ...]:
     activation functions, residuals, masks, scores that are written out and the loss compute next to
     nothing: they take the time of their bytes, which no product hides.
     """
-    matrices, attention = matrix_flops(f), _attention_flops(f)
+    matrices, attention = matrix_flops(f), attention_flops_of(f)
+    moved = moved_by_layers(f) + moved_by_matrices(f, matrices)
+    return (*products(f, matrices, attention), Demand(MOVED, f"{f.gpu}.read", moved))
+
+
+def products(f: Facts, matrices: float, attention: float) -> tuple[Demand, ...]:
+    """What computes of the FLOPs of matrices and of attention, whose kernel may be one of its own."""
     fused = f.workload.training.attention == "flash"
     return (
         Demand(COMPUTE, MATRIX, matrices if fused else matrices + attention),
         Demand(FUSED, ATTENTION, attention if fused else 0.0),
-        Demand(MOVED, f"{f.gpu}.read", _activations(f) + _scores(f) + _logits(f) + _weights(f, matrices)),
     )
+
+
+def moved_by_layers(f: Facts) -> float:
+    """Bytes through the GPU's memory of layers' activations and of scores that are written out."""
+    return _activations(f) + _scores(f)
+
+
+def moved_by_matrices(f: Facts, flops: float) -> float:
+    """Bytes through the GPU's memory of logits and loss, and of weights that so many FLOPs do not hide."""
+    return _logits(f) + _weights(f, flops)
 
 
 def matrix_flops(f: Facts) -> float:
@@ -107,7 +122,8 @@ def stopped_before(layer: Layer) -> int:
     return last.matmul_params if last is not None and last.kind == "linear" else 0
 
 
-def _attention_flops(f: Facts) -> float:
+def attention_flops_of(f: Facts) -> float:
+    """FLOPs of one micro-step's attention scores and their products with values."""
     model, training = f.workload.model, f.workload.training
     reached = f.by_reach(lambda swept: swept.layers)
     return f.derivation.apply(
