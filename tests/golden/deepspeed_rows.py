@@ -64,7 +64,7 @@ ROWS = {
         ),
         (
             {
-                "zero_stage": 1,
+                "zero_stage": 0,
                 "reduce_bucket_params": 5e8,
                 "grad_bytes_per_param": 2,
                 "bucket_count": 3,

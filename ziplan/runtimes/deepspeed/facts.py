@@ -186,8 +186,36 @@ class Facts(shared.Facts):
 
         `runtime/zero/stage_1_and_2.py:reduce_ipg_grads`, unless `overlap_comm` is on, as in what is emitted.
         """
-        overlaps = self.overlap_comm if self.stated is None else self.stated.overlap_comm
-        return 1 - self.stage3 if overlaps is False else 0.0
+        return 0.0 if self.overlaps else 1 - self.stage3
+
+    @cached_property
+    def overlaps(self) -> bool:
+        """`overlap_comm`: on in what is emitted, and where nothing is said of a run."""
+        return (self.overlap_comm if self.stated is None else self.stated.overlap_comm) is not False
+
+    @cached_property
+    def reduces_in_backward(self) -> float:
+        """1 where the last gradients are reduced, and leave the GPU, while backward runs.
+
+        Stage 1 needs `overlap_comm` for that (`stage_1_and_2.py:process_gradients`), stage 0 waits.
+        """
+        in_stage1 = where(self.plan.zero_stage >= 1, 1 - self.copies_in_turn, 0.0)
+        return where(self.plan.zero_stage >= 2, 1.0, in_stage1)
+
+    @cached_property
+    def reduce_passes(self) -> float:
+        """How often a gradient goes around the ring: once to its owner, twice where all ranks get the sum.
+
+        Stage 0 all-reduces (`engine.py:buffered_allreduce_fallback`), and so do stages 1 and 2, whose ranks
+        then keep their part (`stage_1_and_2.py:allreduce_and_scatter`), unless a release or a config has it
+        otherwise. Stage 3 scatters unless `reduce_scatter` is off (`__avg_scatter_contiguous_grads`).
+        """
+        below, in_stage3 = 1 + self.traits.reduces_to_all, 1.0
+        if self.stated is not None:
+            scatters = self.stated.reduce_scatter
+            below = 1.0 if scatters and not self.stated.use_multi_rank_bucket_allreduce else 2.0
+            in_stage3 = 1.0 if scatters or not self.stated.contiguous_gradients else 2.0
+        return where(self.plan.zero_stage < 1, 2.0, where(self.plan.zero_stage < 3, below, in_stage3))
 
     @cached_property
     def gathers_to_save(self) -> float:

@@ -160,19 +160,7 @@ def _buffers(book: Ledger, f: Facts) -> None:
         low=0.0,
         knob="stage3_prefetch_bucket_size",
     )
-    bucket = apply(
-        laws.reduce_bucket_bytes,
-        "reduce bucket",
-        zero_stage=plan.zero_stage,
-        reduce_bucket_params=settings.reduce_bucket,
-        grad_bytes_per_param=f.element,
-        bucket_count=2.0,
-    )
-    # Stage 3 has them from the start, stage 2 while backward runs (`stage_1_and_2.py:_release_ipg_buffers`).
-    for phases, share in ((RUNNING, f.stage3), (("backward",), 1 - f.stage3)):
-        if np.ndim(share) or share:
-            high, knob = share * bucket, "reduce_bucket_size"
-            book.add("reduce buckets", f.gpu, phases, high, low=high / 2, knob=knob)
+    _reduce_buckets(book, f)
     whole = apply(
         held_bytes,
         "gradient of the largest tensor before it is reduced",
@@ -184,6 +172,32 @@ def _buffers(book: Ledger, f: Facts) -> None:
     book.add(
         "gradient of the largest tensor", f.gpu, ("backward",), whole, knob="the model's vocabulary and width"
     )
+
+
+def _reduce_buckets(book: Ledger, f: Facts) -> None:
+    """Buckets that gradients are reduced in, and the copy of one that the reduction makes.
+
+    Stage 3 has one from the start, copied while it is scattered. Below it there is one while backward runs,
+    with `overlap_comm` two (`stage_1_and_2.py:setup_buckets`); an all-reduce flattens parts into a copy.
+    """
+    below = 2.0 if f.overlaps else 1.0
+    copied = 1.0 if f.traits.reduces_to_all else 0.0
+    kinds = ((RUNNING, f.stage3, 1.0, 1.0), (("backward",), 1 - f.stage3, below, copied))
+    for phases, share, count, copies in kinds:
+        if not np.ndim(share) and not share:
+            continue
+        low, high = (
+            f.derivation.apply(
+                laws.reduce_bucket_bytes,
+                "reduce buckets",
+                zero_stage=f.plan.zero_stage,
+                reduce_bucket_params=f.knobs.reduce_bucket,
+                grad_bytes_per_param=f.element,
+                bucket_count=buckets,
+            )
+            for buckets in (count, count + copies)
+        )
+        book.add("reduce buckets", f.gpu, phases, share * high, low=share * low, knob="reduce_bucket_size")
 
 
 def _persistent(model: Model, threshold: float) -> float:

@@ -36,13 +36,13 @@ def coalesced_fetch_bytes(
 
 @law(
     "DeepSpeed 0.19.8 runtime/zero/stage3.py:_setup_for_real_optimizer; "
-    "stage_1_and_2.py:initialize_optimizer_states"
+    "stage_1_and_2.py:setup_buckets and allreduce_bucket"
 )
 def reduce_bucket_bytes(
     zero_stage: Count, reduce_bucket_params: Params, grad_bytes_per_param: BytesPerParam, bucket_count: Count
 ) -> Bytes:
-    """Buffers that gradients are reduced from (stages 2 and 3; stages 0 and 1 reduce once, in place)."""
-    return where(zero_stage >= 2, bucket_count * grad_bytes_per_param * reduce_bucket_params, 0.0)
+    """Buffers that gradients are reduced from (stage 0 has none of its own)."""
+    return where(zero_stage >= 1, bucket_count * grad_bytes_per_param * reduce_bucket_params, 0.0)
 
 
 @law("DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py:average_tensor; stage3.py:partition_grads")
@@ -135,7 +135,10 @@ def gathered_bytes_per_step(
     return where(zero_stage >= 3, param_bytes_per_param * fetched_params * (dp_degree - 1) / dp_degree, 0.0)
 
 
-@law("DeepSpeed 0.19.8 runtime/comm/coalesced_collectives.py:reduce_scatter_coalesced")
+@law(
+    "DeepSpeed 0.19.8 runtime/comm/coalesced_collectives.py:reduce_scatter_coalesced; "
+    "stage_1_and_2.py:allreduce_and_scatter"
+)
 def reduced_bytes(
     params: Params, grad_bytes_per_param: BytesPerParam, dp_degree: Count, passes: Count
 ) -> Bytes:

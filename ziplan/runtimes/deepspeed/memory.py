@@ -27,12 +27,13 @@ def ledger(
     plan: Plan,
     stated: Settings | None = None,
     traits: Traits = NEWEST,
+    overlap_comm: bool | None = None,
 ) -> Ledger:
     """All lines of a plan. One instance of HBM is a GPU, of DRAM and NVMe a node.
 
     `stated` are the settings of a config that exists, `traits` those of the release.
     """
-    facts = Facts(derivation, cluster, workload, plan, stated, traits)
+    facts = Facts(derivation, cluster, workload, plan, stated, traits, overlap_comm)
     book = gpu_ledger(facts)
     if facts.host:
         add_host(book, facts, facts.host)

@@ -43,7 +43,9 @@ class Released:
 
     def ledger(self, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
         """Bytes by tier and phase as the release holds them."""
-        return deepspeed.ledger(derivation, cluster, workload, plan, traits=self.traits)
+        return deepspeed.ledger(
+            derivation, cluster, workload, plan, traits=self.traits, overlap_comm=self.overlap_comm
+        )
 
     def program(
         self, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan

@@ -46,7 +46,7 @@ CONVENTIONS = (
     "in stage 3 the hooks of every module take the Python thread as long, and it runs ahead of the GPU",
     "the Python thread is at the module that the GPU computes: what a module lacks, and what is read "
     "ahead in it, is asked for when the module before has computed; it may really run ahead, and the "
-    "estimate takes gathers as hidden wherever anything is read ahead",
+    "estimate takes all that is read ahead as hidden",
     "reads of parameters from NVMe and their copies to the GPU hold the Python thread, one after the other; "
     "gathers follow on a stream of their own",
     "gradients are reduced and copied in buckets on one stream beside backward; a micro-step ends when "
@@ -365,7 +365,8 @@ class _Written:
         self._reduced(name, self.parts, "gradient reduce", "gather", share)
         for resource in (self.out, self.back):
             self._reduced(name, self.parts, "gradient copy", resource, share)
-        if self.boundary is not None and self.f.plan.zero_stage >= 2:
+        if self.boundary is not None and self.f.reduces_in_backward:
+            self._reduced(name, self.boundary, "gradient reduce", "gather", share)
             last = self._reduced(name, self.boundary, "gradient copy", self.out, share)
             written = sum(self.swapped[size] for size in self.bucket)
             if self.f.swaps_optimizer:

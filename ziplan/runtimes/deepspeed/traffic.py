@@ -24,6 +24,14 @@ from ziplan.laws.memory import activation_bytes
 from ziplan.plan import Plan
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.gradients import (
+    LastGradients,
+    boundary,
+    copied_each_time,
+    last_gradients,
+    reduced_each_time,
+    waits,
+)
 from ziplan.runtimes.deepspeed.hooks import hooks
 from ziplan.runtimes.deepspeed.knobs import played
 from ziplan.runtimes.deepspeed.shards import swapped_in
@@ -68,19 +76,6 @@ class StepParts(NamedTuple):
         return _micro_step(1.0, self)
 
 
-class LastGradients(NamedTuple):
-    """Gradients as the optimizer takes them: copies that hold the Python thread, others, and writes."""
-
-    held: Demand
-    copied: Demand
-    written: Demand
-
-    @property
-    def segment(self) -> Segment:
-        """All of it, as one chain."""
-        return Segment("gradients of the last micro-step", 1.0, (tuple(self),))
-
-
 def parts_of(f: Facts) -> StepParts:
     """The parts of a step."""
     blocking, compute, beside = _in_a_micro_step(f)
@@ -89,8 +84,8 @@ def parts_of(f: Facts) -> StepParts:
         compute,
         hooks(f),
         beside,
-        _last_gradients(f),
-        _boundary(f),
+        last_gradients(f),
+        boundary(f),
         _optimizer_step(f),
         _afterwards(f),
     )
@@ -102,7 +97,7 @@ def _micro_steps(plan: Plan, step: StepParts) -> tuple[Segment, ...]:
     chains = (
         (*step.blocking, *step.compute, last.held),
         (step.hooks, last.held),
-        (*step.blocking, *step.beside, last.held, last.copied, last.written),
+        (*step.blocking, *step.beside, *last.beside),
     )
     before = _micro_step(plan.accumulation_steps - 1, step)
     return (before, Segment("micro-step", 1.0, chains))
@@ -126,17 +121,9 @@ def _in_a_micro_step(f: Facts) -> tuple[tuple[Demand, ...], tuple[Demand, ...], 
         param_bytes_per_param=f.element,
         dp_degree=plan.dp_degree,
     )
-    reduce = apply(
-        laws.reduced_bytes,
-        "gradients reduced in one micro-step (stages 2 and 3)",
-        params=f.trained,
-        grad_bytes_per_param=f.element,
-        dp_degree=plan.dp_degree,
-        passes=where(plan.zero_stage >= 2, 1.0, 0.0),
-    )
     kinds = (
         ([Demand("gather", "gather", gather), *_parameter_loads(f, fetched)], 1 - _ahead(f, fetched, missed)),
-        ([Demand("gradient reduce", "gather", reduce), *_gradient_copies(f)], _waits(f)),
+        ([reduced_each_time(f), *copied_each_time(f)], waits(f)),
         (_checkpoint_copies(f), f.traits.checkpoints_wait),
     )
     blocking = [demand for demands, waits in kinds for demand in _scaled(demands, waits)]
@@ -150,12 +137,6 @@ def _ahead(f: Facts, fetched: float, missed: float) -> float:
     foreseen = 1 - missed / maximum(fetched, 1.0)
     asked = where(f.plan.prefetch_depth > 0, foreseen, 0.0) * (1 - on_nvme)
     return (1 - f.traits.collectives_wait) * (asked + f.traits.reads_ahead_of_nvme * on_nvme)
-
-
-def _waits(f: Facts) -> float:
-    """1 where what is sent and received holds the GPU's own work up."""
-    in_stage3 = f.traits.collectives_wait * f.stage3 if f.traits.collectives_wait else 0.0
-    return in_stage3 + f.copies_in_turn
 
 
 def _scaled(demands: Sequence[Demand], share: float) -> list[Demand]:
@@ -192,31 +173,6 @@ def _parameter_loads(f: Facts, fetched: float) -> list[Demand]:
     return loads
 
 
-def _gradient_copies(f: Facts) -> list[Demand]:
-    """Gradients go down in every micro-step, and come back up to be added to.
-
-    Below stage 3 only where gradients are accumulated, in every micro-step but one
-    (`stage_1_and_2.py:async_accumulate_grad_in_cpu_via_gpu`); that is spread evenly over them.
-    """
-    if not f.host:
-        return []
-    apply, plan = f.derivation.apply, f.plan
-    stage2 = where(plan.zero_stage >= 2, 1.0, 0.0) * (1 - f.stage3)
-    moved = f.stage3 + stage2 * (1 - 1 / plan.accumulation_steps)
-    down = apply(
-        laws.host_link_bytes,
-        "gradient shards copied to the host in one micro-step",
-        params=f.trained,
-        bytes_per_param=f.accumulated,
-        dp_degree=plan.dp_degree,
-        share=moved * f.optimizer_off_gpu,
-    )
-    return [
-        Demand("gradient copy", f"{f.host}.write", down),
-        Demand("gradient copy", f"{f.host}.read", down),
-    ]
-
-
 def _checkpoint_copies(f: Facts) -> list[Demand]:
     if not f.host:
         return []
@@ -233,69 +189,6 @@ def _checkpoint_copies(f: Facts) -> list[Demand]:
         Demand("activation copy", f"{f.host}.write", copied),
         Demand("activation copy", f"{f.host}.read", copied),
     ]
-
-
-def _last_gradients(f: Facts) -> LastGradients:
-    """What stages 2 and 3 bring to the optimizer beside the last backward.
-
-    `stage3.py:partition_grads` and `_offload_grad_partition_at_boundary` copy a bucket's gradients on the
-    stream that reduces, to pinned memory and without waiting; `stage_1_and_2.py` does as much. On the way
-    to NVMe `AsyncTensorSwapper` copies to a buffer, which the Python thread waits for, and then writes
-    behind its back.
-    """
-    none = Demand("gradient copy", f"{f.host}.write", 0.0)
-    if not f.host:
-        return LastGradients(none, none, none)
-    down, written = _to_the_optimizer(f), 0.0
-    if f.nvme:
-        written = f.derivation.apply(
-            laws.swapped_bytes,
-            "fp32 gradients written to NVMe",
-            elements=f.trained_shards.swappable_gradients,
-            bytes_per_param=4.0,
-            share=f.swaps_optimizer,
-        )
-    down = down * where(f.plan.zero_stage >= 2, 1.0, 0.0)
-    waits = maximum(f.swaps_optimizer, _waits(f))
-    return LastGradients(
-        none._replace(amount=down * waits),
-        none._replace(amount=down * (1 - waits)),
-        Demand("gradient write", f"{f.nvme}.swap_write", written),
-    )
-
-
-def _to_the_optimizer(f: Facts) -> float:
-    return f.derivation.apply(
-        laws.host_link_bytes,
-        "gradient shards copied to the host once per step, as the optimizer takes them",
-        params=f.trained,
-        bytes_per_param=f.master,
-        dp_degree=f.plan.dp_degree,
-        share=f.optimizer_share_off_gpu,
-    )
-
-
-def _boundary(f: Facts) -> Segment:
-    """Once per step, after the last micro-step: what stages 0 and 1 reduce and bring to the optimizer."""
-    apply, plan = f.derivation.apply, f.plan
-    demands = [
-        Demand(
-            "gradient reduce",
-            "gather",
-            apply(
-                laws.reduced_bytes,
-                "gradients reduced once per step (stages 0 and 1)",
-                params=f.trained,
-                grad_bytes_per_param=f.element,
-                dp_degree=plan.dp_degree,
-                passes=where(plan.zero_stage < 1, 2.0, where(plan.zero_stage < 2, 1.0, 0.0)),
-            ),
-        )
-    ]
-    if f.host:
-        down = _to_the_optimizer(f) * where(plan.zero_stage < 2, 1.0, 0.0)
-        demands.append(Demand("gradient copy", f"{f.host}.write", down))
-    return Segment("gradients out", 1.0, (tuple(demands),))
 
 
 def _optimizer_step(f: Facts) -> Segment:

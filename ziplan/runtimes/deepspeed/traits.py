@@ -25,6 +25,7 @@ RELEASED = {
     "0.4.4": "2021-07",
     "0.5.10": "2022-01",
     "0.6.0": "2022-03",
+    "0.12.4": "2023-12",
     "0.12.6": "2023-12",
     "0.14.1": "2024-04",
     "0.17.0": "2025-06",
@@ -96,6 +97,13 @@ WINDOWS: dict[str, Window] = {
         "runtime/zero/stage2.py of 0.3.10 to stage_1_and_2.py of 0.6.0 hand the GPU's weights to the CPU "
         "optimizer (`fp16_param_groups`), which copies a tile while it updates the next (arXiv:2101.06840 "
         "section 5.1); `not currently working` in 0.12.6",
+    ),
+    "reduces_to_all": Window(
+        "0.12.4",
+        None,
+        "runtime/zero/stage_1_and_2.py:average_tensor of 0.3.10 to 0.12.3 reduces each part of a bucket to "
+        "the rank that owns it; of 0.12.4 all-reduces the bucket, of which a rank keeps its part "
+        "(`use_multi_rank_bucket_allreduce`, https://github.com/deepspeedai/DeepSpeed/pull/4695)",
     ),
     "always_accumulates": Window(
         "0.6.0",
@@ -170,6 +178,8 @@ class Traits(NamedTuple):
     """Recomputation of a layer goes on to its end, and does not stop before its last matrix."""
     copies_by_tile: float
     """Updated parameters go to the GPU beside the CPU optimizer, below stage 3."""
+    reduces_to_all: float
+    """Below stage 3 gradients are all-reduced, though a rank keeps only its part."""
     always_accumulates: float
     """Stage 3 has a buffer of gradients off the GPU even where none are accumulated."""
     writes_back_whole_tensors: float

@@ -80,6 +80,7 @@ class Settings(NamedTuple):
     stage: int
     contiguous_gradients: bool
     reduce_scatter: bool
+    use_multi_rank_bucket_allreduce: bool
     reduce_bucket_size: int
     allgather_partitions: bool
     allgather_bucket_size: int

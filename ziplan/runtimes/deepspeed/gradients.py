@@ -1,0 +1,136 @@
+"""Gradients on their way to the optimizer: reduced over the ranks, copied to the host, written to NVMe.
+
+Stages 2 and 3 reduce in every micro-step. Stage 1 reduces in the last one, from the same hooks of backward
+where `overlap_comm` is on (`stage_1_and_2.py:process_gradients`), else when backward has ended, as stage 0
+does (`engine.py:allreduce_gradients`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ziplan.laws.law import maximum, where
+from ziplan.runtimes.deepspeed import laws
+from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.runtime import Demand, Segment
+
+REDUCE, COPY = "gradient reduce", "gradient copy"
+
+
+class LastGradients(NamedTuple):
+    """What the last micro-step adds: reductions, copies that hold the Python thread, others, and writes."""
+
+    reduced: Demand
+    held: Demand
+    copied: Demand
+    written: Demand
+
+    @property
+    def beside(self) -> tuple[Demand, ...]:
+        """All of it, in order: what runs beside the last backward."""
+        return tuple(self)
+
+    @property
+    def segment(self) -> Segment:
+        """All of it, as one chain."""
+        return Segment("gradients of the last micro-step", 1.0, (self.beside,))
+
+
+def waits(f: Facts) -> float:
+    """1 where what is sent and received holds the GPU's own work up."""
+    in_stage3 = f.traits.collectives_wait * f.stage3 if f.traits.collectives_wait else 0.0
+    return in_stage3 + f.copies_in_turn
+
+
+def _reduced(f: Facts, label: str, share: float) -> Demand:
+    amount = f.derivation.apply(
+        laws.reduced_bytes,
+        label,
+        params=f.trained,
+        grad_bytes_per_param=f.element,
+        dp_degree=f.plan.dp_degree,
+        passes=f.reduce_passes * share,
+    )
+    return Demand(REDUCE, "gather", amount)
+
+
+def reduced_each_time(f: Facts) -> Demand:
+    """Gradients reduced in every micro-step."""
+    share = where(f.plan.zero_stage >= 2, 1.0, 0.0)
+    return _reduced(f, "gradients reduced in one micro-step (stages 2 and 3)", share)
+
+
+def copied_each_time(f: Facts) -> list[Demand]:
+    """Gradients go down in every micro-step, and come back up to be added to.
+
+    Below stage 3 only where gradients are accumulated, in every micro-step but one
+    (`stage_1_and_2.py:async_accumulate_grad_in_cpu_via_gpu`); that is spread evenly over them.
+    """
+    if not f.host:
+        return []
+    apply, plan = f.derivation.apply, f.plan
+    stage2 = where(plan.zero_stage >= 2, 1.0, 0.0) * (1 - f.stage3)
+    moved = f.stage3 + stage2 * (1 - 1 / plan.accumulation_steps)
+    down = apply(
+        laws.host_link_bytes,
+        "gradient shards copied to the host in one micro-step",
+        params=f.trained,
+        bytes_per_param=f.accumulated,
+        dp_degree=plan.dp_degree,
+        share=moved * f.optimizer_off_gpu,
+    )
+    return [
+        Demand(COPY, f"{f.host}.write", down),
+        Demand(COPY, f"{f.host}.read", down),
+    ]
+
+
+def last_gradients(f: Facts) -> LastGradients:
+    """What comes beside the last backward: stage 1's reduction, and what goes to the optimizer above stage 0.
+
+    `stage3.py:partition_grads` and `_offload_grad_partition_at_boundary` copy a bucket's gradients on the
+    stream that reduces, to pinned memory and without waiting; `stage_1_and_2.py` does as much. On the way
+    to NVMe `AsyncTensorSwapper` copies to a buffer, which the Python thread waits for, and then writes
+    behind its back.
+    """
+    stage1 = f.reduces_in_backward * where(f.plan.zero_stage < 2, 1.0, 0.0)
+    reduced = _reduced(f, "gradients reduced in the last micro-step (stage 1)", stage1)
+    none = Demand(COPY, f"{f.host}.write", 0.0)
+    if not f.host:
+        return LastGradients(reduced, none, none, none)
+    down, written = _to_the_optimizer(f) * f.reduces_in_backward, 0.0
+    if f.nvme:
+        written = f.derivation.apply(
+            laws.swapped_bytes,
+            "fp32 gradients written to NVMe",
+            elements=f.trained_shards.swappable_gradients,
+            bytes_per_param=4.0,
+            share=f.swaps_optimizer,
+        )
+    held = maximum(f.swaps_optimizer, waits(f))
+    return LastGradients(
+        reduced,
+        none._replace(amount=down * held),
+        none._replace(amount=down * (1 - held)),
+        Demand("gradient write", f"{f.nvme}.swap_write", written),
+    )
+
+
+def _to_the_optimizer(f: Facts) -> float:
+    return f.derivation.apply(
+        laws.host_link_bytes,
+        "gradient shards copied to the host once per step, as the optimizer takes them",
+        params=f.trained,
+        bytes_per_param=f.master,
+        dp_degree=f.plan.dp_degree,
+        share=f.optimizer_share_off_gpu,
+    )
+
+
+def boundary(f: Facts) -> Segment:
+    """Once per step, when the last backward has ended: what is not reduced and brought along beside it."""
+    after = 1 - f.reduces_in_backward
+    demands = [_reduced(f, "gradients reduced once per step, after backward", after)]
+    if f.host:
+        demands.append(Demand(COPY, f"{f.host}.write", _to_the_optimizer(f) * after))
+    return Segment("gradients out", 1.0, (tuple(demands),))
