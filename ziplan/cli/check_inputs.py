@@ -12,8 +12,8 @@ from ziplan.check.launch import Launch
 from ziplan.check.policy import FILE, Gates, PolicyFile
 from ziplan.cli.inputs import Request, problem_of
 from ziplan.cli.output import warn
+from ziplan.cli.plan_inputs import planned, runtime_of
 from ziplan.errors import BadInput
-from ziplan.errors import Problem as Wrong
 from ziplan.files import read, validate
 
 if TYPE_CHECKING:
@@ -81,17 +81,7 @@ def _warned(problem: Problem) -> Problem:
 
 def of_plan(document: Document, request: Request) -> Case:
     """A plan.yaml, judged under the runtime that it is for."""
-    from ziplan.report.plan_file import differences, load_plan
-
-    plan = load_plan(document)
-    runtime = document.data.get("runtime") or request.runtime
-    problem = _warned(problem_of(request._replace(runtime=runtime)))
-    differing = differences(document, problem.workload)
-    if differing.wrong:
-        raise BadInput(*differing.wrong)
-    for remark in differing.remarks:
-        warn(remark)
-    _suited(document, problem, plan)
+    problem, plan = planned(document, request._replace(runtime=runtime_of(document) or request.runtime))
     made = _made_settings(problem, plan) if problem.runtime.NAME == "deepspeed" else (None, None)
     return Case(
         document=document,
@@ -104,28 +94,6 @@ def of_plan(document: Document, request: Request) -> Case:
         values=made[1],
         asked=problem.workload.training,
     )
-
-
-def _suited(document: Document, problem: Problem, plan: Plan) -> None:
-    """Refuse a plan for another machine, and one that the runtime cannot express."""
-    wrong: list[Wrong] = []
-    gpus = int(plan.dp_degree * plan.tp_degree * plan.pp_degree)
-    if gpus > problem.cluster.gpu_count:
-        message = f"{gpus:,} GPUs, and {problem.cluster.label} has {problem.cluster.gpu_count:,}"
-        wrong.append(
-            document.problem(("dp_degree",), "ZP010", f"dp_degree: the plan is for {message}", key=True)
-        )
-    tiers = problem.cluster.node.tiers
-    for state in ("params", "grads", "optimizer", "checkpoints"):
-        for tier in getattr(plan.placement, state):
-            if tier not in tiers:
-                message = f"{tier}: {problem.cluster.label} has no such tier, it has {', '.join(tiers)}"
-                wrong.append(document.problem(("placement", state, tier), "ZP012", message, key=True))
-    if not wrong:
-        reasons = problem.runtime.refusals(problem.cluster, problem.workload, plan)
-        wrong = [document.problem((), "ZP001", f"{problem.runtime.NAME} cannot run it: {r}") for r in reasons]
-    if wrong:
-        raise BadInput(*wrong)
 
 
 def _made_settings(problem: Problem, plan: Plan) -> tuple[Settings, Mapping[str, Any]]:

@@ -10,11 +10,12 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.given import OF_A_CHOICE, Given, given_options
-from ziplan.cli.inputs import Request, answer_to, problem_of
+from ziplan.cli.inputs import Request, answer_to
 from ziplan.cli.output import deliver, save, warn, width
 from ziplan.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
+    from ziplan.files import Document
     from ziplan.plan import Plan
     from ziplan.report.simulation import Told
     from ziplan.solve.problem import Problem
@@ -100,13 +101,18 @@ def simulate(
     output: options.OutputOption = None,
 ) -> int:
     """Play one training step on the machine's links: what waits for what, and how busy each link is."""
+    from ziplan.cli.plan_inputs import runtime_of
+    from ziplan.files import read
+
     plan_file, model, cluster = _split(inputs)
     _refuse_beside_plan(plan_file, given)
     slowed = _slowed(slow or ())
     playing: dict[str, Any] = {"owner_broadcast": True} if fetch is Fetch.OWNER else {}
     playing |= {"over_the_turn": False} if stop_at_turn else {}
-    request = given._replace(runtime=runtime or _runtime_of(plan_file)).on(model, cluster)
-    problem, plan = _planned(request, plan_file)
+    document = read(plan_file) if plan_file is not None else None
+    made_for = runtime_of(document) if document is not None else ""
+    request = given._replace(runtime=runtime or made_for or given.runtime).on(model, cluster)
+    problem, plan = _planned(document, request)
     told = _told(problem, plan, slowed, playing)
     if trace is not None:
         _write_trace(told, trace)
@@ -138,42 +144,18 @@ def _refuse_beside_plan(plan_file: Path | None, given: Given) -> None:
         )
 
 
-def _runtime_of(plan_file: Path | None) -> str:
-    """The runtime that a plan was made for."""
-    if plan_file is None:
-        return "deepspeed"
-    from ziplan.files import read
-
-    data = read(plan_file).data
-    named = data.get("runtime") if isinstance(data, dict) else None
-    return named if isinstance(named, str) and named else "deepspeed"
-
-
-def _planned(request: Request, plan_file: Path | None) -> tuple[Problem, Plan]:
+def _planned(document: Document | None, request: Request) -> tuple[Problem, Plan]:
     """The problem, and the plan that is given or the best one there is."""
-    if plan_file is None:
-        answer = answer_to(request, with_alternatives=False)
-        if answer.best.verdict == "does_not_fit":
-            raise BadInput.of(
-                f"no plan of {answer.problem.workload.model.name} fits {answer.problem.cluster.label}",
-                help="`ziplan fit` says what is missing; a plan.yaml is played whether it fits or not",
-            )
-        problem, plan = answer.problem, answer.best.plan
+    if document is None:
+        problem, plan = _best(request)
     else:
-        from ziplan.files import read
-        from ziplan.report.plan_file import differences, load_plan
+        from ziplan.cli.plan_inputs import planned
 
         # A runtime's own config has a reader of its own; a plan is what both end in.
-        document = read(plan_file)
-        plan, problem = load_plan(document), problem_of(request)
-        differing = differences(document, problem.workload)
-        if differing.wrong:
-            raise BadInput(*differing.wrong)
-        for remark in differing.remarks:
-            warn(remark)
-        for warning in problem.cluster.warnings:
-            warn(warning)
-        _suited(plan_file, problem, plan)
+        problem, plan = planned(document, request)
+        gpus, there = int(plan.dp_degree * plan.tp_degree * plan.pp_degree), problem.cluster.gpu_count
+        if gpus < there:
+            warn(f"{document.name} trains on {gpus:,} of {there:,} GPUs: the others are idle")
     if problem.workload.companions:
         raise BadInput.of(
             "a step of several models in one job cannot be played yet", help="simulate one model"
@@ -181,29 +163,15 @@ def _planned(request: Request, plan_file: Path | None) -> tuple[Problem, Plan]:
     return problem, plan
 
 
-def _suited(plan_file: Path, problem: Problem, plan: Plan) -> None:
-    """Refuse a plan for another machine, and one that the runtime cannot run."""
-    from ziplan.report.figures import PLACED
-
-    wrong = []
-    gpus = int(plan.dp_degree * plan.tp_degree * plan.pp_degree)
-    if gpus > problem.cluster.gpu_count:
-        wrong.append(f"is for {gpus:,} GPUs, and {problem.cluster.label} has {problem.cluster.gpu_count:,}")
-    tiers = problem.cluster.node.tiers
-    named = {tier for kind in PLACED for tier in getattr(plan.placement, kind)}
-    if missing := sorted(named - {*tiers}):
-        wrong.append(f"places state on {', '.join(missing)}; {problem.cluster.label} has {', '.join(tiers)}")
-    if not wrong:
-        wrong += [
-            f"cannot be run: {reason}"
-            for reason in problem.runtime.refusals(problem.cluster, problem.workload, plan)
-        ]
-    if not wrong and gpus < problem.cluster.gpu_count:
-        warn(f"{plan_file} trains on {gpus:,} of {problem.cluster.gpu_count:,} GPUs: the others are idle")
-    if wrong:
-        from ziplan.errors import Problem as Wrong
-
-        raise BadInput(*(Wrong(str(plan_file), 0, 0, "ZP001", text) for text in wrong))
+def _best(request: Request) -> tuple[Problem, Plan]:
+    """The problem and its best plan, which must fit."""
+    answer = answer_to(request, with_alternatives=False)
+    if answer.best.verdict == "does_not_fit":
+        raise BadInput.of(
+            f"no plan of {answer.problem.workload.model.name} fits {answer.problem.cluster.label}",
+            help="`ziplan fit` says what is missing; a plan.yaml is played whether it fits or not",
+        )
+    return answer.problem, answer.best.plan
 
 
 def _slowed(asked: list[str] | tuple[str, ...]) -> dict[str, float]:
