@@ -75,6 +75,9 @@ def test_the_newest_release_is_the_runtime_itself():
         ("steps_over_fp32_shard", "0.16.9", "0.17.0"),
         ("clones_on_gpu", "0.18.3", "0.18.2"),
         ("keeps_what_it_saves", "0.4.3", "0.4.4"),
+        ("copies_by_tile", "0.8.3", "0.9.0"),
+        ("reduces_to_all", "0.12.4", "0.12.3"),
+        ("pins_by_default", "0.19.5", "0.19.3"),
     ],
 )
 def test_a_trait_begins_and_ends_with_a_release(trait, has, has_not):

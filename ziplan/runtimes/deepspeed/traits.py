@@ -25,11 +25,12 @@ RELEASED = {
     "0.4.4": "2021-07",
     "0.5.10": "2022-01",
     "0.6.0": "2022-03",
+    "0.9.0": "2023-04",
     "0.12.4": "2023-12",
-    "0.12.6": "2023-12",
     "0.14.1": "2024-04",
     "0.17.0": "2025-06",
     "0.18.3": "2025-12",
+    "0.19.5": "2026-08",
     "0.19.8": "2026-11",
 }
 """Month of each release at which a trait begins or ends (dates of the files in its source archive)."""
@@ -93,10 +94,10 @@ WINDOWS: dict[str, Window] = {
     ),
     "copies_by_tile": Window(
         None,
-        "0.12.6",
-        "runtime/zero/stage2.py of 0.3.10 to stage_1_and_2.py of 0.6.0 hand the GPU's weights to the CPU "
+        "0.9.0",
+        "runtime/zero/stage2.py of 0.3.10 to stage_1_and_2.py of 0.8.3 hand the GPU's weights to the CPU "
         "optimizer (`fp16_param_groups`), which copies a tile while it updates the next (arXiv:2101.06840 "
-        "section 5.1); `not currently working` in 0.12.6",
+        "section 5.1); disabled by https://github.com/deepspeedai/DeepSpeed/pull/3097, first in 0.9.0",
     ),
     "reduces_to_all": Window(
         "0.12.4",
@@ -124,10 +125,11 @@ WINDOWS: dict[str, Window] = {
         "asks cudaHostAlloc for the size that it is asked for",
     ),
     "pins_by_default": Window(
-        "0.19.8",
+        "0.19.5",
         None,
-        "runtime/zero/offload_config.py: pin_memory is off by default in 0.3.16 to 0.19.1 and on in 0.19.8; "
-        "unpinned shards are freed once they have moved to the flat buffer",
+        "runtime/zero/offload_config.py: pin_memory is off by default to 0.19.3 and on in 0.19.5 "
+        "(https://github.com/deepspeedai/DeepSpeed/pull/8207); unpinned shards are freed once they have "
+        "moved to the flat buffer",
     ),
     "pins_master_weights": Window(
         "0.14.1", None, "https://github.com/deepspeedai/DeepSpeed/pull/5301, first in 0.14.1"
