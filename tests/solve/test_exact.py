@@ -41,6 +41,8 @@ PROBLEMS = {
     ),
     "ideal batch": (lambda: cluster(gpus=4, hbm="40 GB", dram="200 GB"), LARGE, BATCH, {}),
     "ideal free": (lambda: cluster(gpus=8), MIDDLING, FREE, {}),
+    "megatron batch": (lambda: cluster(gpus=8), MIDDLING, BATCH, {}),
+    "megatron nothing": (lambda: cluster(nodes=2, gpus=8, hbm="24 GB"), LARGE, BATCH, {}),
     "ideal nothing": (lambda: cluster(gpus=2, hbm="8 GB", dram="8 GB", nvme="1 TB"), LARGE, BATCH, {}),
 }
 

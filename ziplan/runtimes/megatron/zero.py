@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
+import numpy as np
+
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import ARITHMETIC
 from ziplan.laws.law import Derivation
@@ -33,12 +35,13 @@ DEEPSPEED = cast(Runtime, deepspeed)
 
 
 def used(plan: Plan) -> bool:
-    """Whether a plan asks for a stage that Megatron's own optimizer has not."""
-    return bool(plan.zero_stage in (2, 3))
+    """Whether a plan asks for a stage that Megatron's own optimizer has not; a grid is of one kind."""
+    return bool(np.all(np.asarray(plan.zero_stage) >= 2))
 
 
 def _of_slice(workload: Workload, plan: Plan) -> tuple[Workload, Plan]:
-    return sliced(workload, int(plan.tp_degree)), replace(plan, tp_degree=1.0)
+    """A slice and its plan; a grid is of one degree, which is not searched."""
+    return sliced(workload, int(np.max(plan.tp_degree))), replace(plan, tp_degree=1.0)
 
 
 def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
