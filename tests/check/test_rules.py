@@ -8,6 +8,8 @@ from check.fixtures import FIXTURES
 from ziplan.check.launch import Launch
 from ziplan.check.rules import RULES
 from ziplan.check.run import findings
+from ziplan.cli.check_inputs import Asked, case_of
+from ziplan.cli.inputs import Request
 
 
 def questions(which):
@@ -65,6 +67,20 @@ def test_a_finding_says_what_and_where_and_how(tmp_path, code):
         if each.path:
             assert each.line >= 1
             assert each.column >= 1
+
+
+def test_what_memory_says_of_a_key_does_not_silence_that_it_is_rejected(tmp_path):
+    """DeepSpeed raises on a section that is given twice, whether or not memory runs out in it."""
+    path = tmp_path / "ds_config.json"
+    path.write_text(
+        '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},\n'
+        ' "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},\n'
+        ' "zero_optimization": {"stage": 3},\n'
+        ' "zero_optimization": {"stage": 0}}'
+    )
+    request = Request("llama-3.1-8b", "dgx-a100-80g", training={"sequence_length": 2048})
+    told = {each.code: each.path for each in findings(case_of(path, Asked(request)))}
+    assert told["ZP101"] == told["ZP301"] == "zero_optimization"
 
 
 LAUNCHES = {

@@ -13,8 +13,8 @@ from ziplan.estimate import Verdict
 if TYPE_CHECKING:
     from ziplan.check.policy import Ignore
 
-GENERAL = frozenset(("ZP301", "ZP302"))
-"""Rules that say of any key what another one may say better."""
+GENERAL, OF_KEYS = "ZP302", "ZP3"
+"""The rule that says of any ignored key what another rule of keys may say better, and how those begin."""
 
 
 class Checked(NamedTuple):
@@ -90,6 +90,11 @@ def _finding(case: Case, rule: Rule, hit: Hit) -> Finding:
 
 
 def _without_echoes(found: list[Finding]) -> list[Finding]:
-    """A general remark on a key goes where a rule of its own has a finding of the same weight there."""
-    told = {(each.path, each.severity) for each in found if each.code not in GENERAL}
-    return [each for each in found if each.code not in GENERAL or (each.path, each.severity) not in told]
+    """An ignored key goes untold where a rule of its own has a finding of the same weight there.
+
+    What is rejected never does, and what memory or time has to say of a key is something else.
+    """
+    told = {
+        (each.path, each.severity) for each in found if each.code.startswith(OF_KEYS) and each.code != GENERAL
+    }
+    return [each for each in found if each.code != GENERAL or (each.path, each.severity) not in told]
