@@ -29,7 +29,7 @@ def test_what_one_model_fits_on_four_do_not():
     assert four.best.step_time > 2 * alone.best.step_time
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", sorted(set(RUNTIMES) - {"megatron"}))
 def test_more_models_take_longer_and_need_more(runtime):
     alone, two = solved(runtime=runtime), solved("reference=llama-2-7b", runtime=runtime)
     assert two.best.step_time > alone.best.step_time

@@ -11,6 +11,7 @@ from report.strictness import strict
 
 from ziplan.cli.inputs import Request, answer_to
 from ziplan.cli.varied import posed
+from ziplan.errors import BadInput
 from ziplan.report.margin_map import Cell, sign_of
 from ziplan.report.schemas import DOCUMENTS
 from ziplan.study.margin_map import margin_map
@@ -93,3 +94,21 @@ def test_the_map_on_a_terminal_and_as_json_are_the_same(width, capsys, monkeypat
         assert [each.strip("[]") for each in drawn.split()[1:]] == signs
     plain = json.loads(ziplan(capsys, *COMMAND[:-1], "--json").out)
     assert plain == {key: value for key, value in document.items() if key != "map"}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "tier", "gigabytes"),
+    [("fsdp", "dram", 2147), ("megatron", "hbm", 8 * 85.1), ("ideal", "nvme", 30720)],
+)
+def test_ceiling_and_map_are_of_a_tier_that_the_runtime_can_fill(runtime, tier, gigabytes):
+    """FSDP2 offloads to the host and no further; Megatron's own optimizer nowhere."""
+    asked = Request("llama-2-7b", "dgx-a100-80g", runtime, training={"sequence_length": 2048})
+    answer = answer_to(asked)
+    ceilings = answer.best.limits
+    assert ceilings.capacity_tier == tier
+    assert ceilings.max_params_by_capacity == pytest.approx(gigabytes * 1e9 / 16, rel=0.06)
+    if tier == "hbm":
+        with pytest.raises(BadInput, match="keeps everything on the GPU"):
+            margin_map(partial(posed, asked), answer.problem, answer.best)
+    else:
+        assert margin_map(partial(posed, asked), answer.problem, answer.best).tier == tier

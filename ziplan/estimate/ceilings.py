@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ziplan.estimate.rates import Rates
@@ -137,11 +137,15 @@ def limits(
     plan: Plan,
     rates: Rates,
     achieved_flops_per_s: float,
+    homes: Sequence[str],
 ) -> Limits:
-    """The three ceilings of the article, and how long this model trains at the predicted rate."""
+    """The three ceilings of the article, and how long this model trains at the predicted rate.
+
+    `homes` are the tiers that the runtime can keep states in, nearest first: the last is what they fill.
+    """
     apply, node, model = derivation.apply, cluster.node, workload.model
     sustained = rates.of("gpu") or math.nan
-    outermost = list(node.tiers.values())[-1]
+    outermost = node.tiers[homes[-1]]
     capacity = apply(
         tier_capacity,
         "the outermost tier of all nodes",
@@ -178,6 +182,7 @@ def limits(
         time_budget=TIME_BUDGET,
         tokens_per_param=TOKENS_PER_PARAM,
         max_d_model_untiled=_width(derivation, workload, gpu, tokens, 1.0),
+        capacity_tier=homes[-1],
     )
 
 

@@ -83,6 +83,8 @@ class Limits(NamedTuple):
     tokens_per_param: float
     max_d_model_untiled: float = math.nan
     """The ceiling of width without tiles, which are a change of the model's code."""
+    capacity_tier: str = ""
+    """The tier whose capacity is that of `max_params_by_capacity`."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

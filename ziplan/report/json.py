@@ -277,7 +277,8 @@ def limits_object(limits: Limits | None, notes: Notes) -> Document:
         "time_budget_s": limits and limits.time_budget,
         "tokens_per_param": limits and limits.tokens_per_param,
     }
-    return {key: notes.number(f"limits.{key}", value) for key, value in values.items()}
+    numbers = {key: notes.number(f"limits.{key}", value) for key, value in values.items()}
+    return {**numbers, "capacity_tier": limits and limits.capacity_tier}
 
 
 def plan_object(plan: Plan) -> Document:

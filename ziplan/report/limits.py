@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ziplan.estimate import Limits
+from ziplan.estimate import Estimate, Limits
 from ziplan.report.figures import tokens_per_rank
 from ziplan.report.lines import Line, line, wrapped
 from ziplan.report.phrases import job_words
@@ -45,10 +45,10 @@ def limits_text(answer: Answer, width: int) -> list[Line]:
 def _meanings(answer: Answer, ceilings: Limits) -> Iterator[str]:
     """What each ceiling is the ceiling of."""
     best = answer.best
-    model, outermost = best.workload.model, list(best.cluster.node.tiers)[-1]
+    model = best.workload.model
     tokens, tiles = tokens_per_rank(best), ceilings.greatest_tile_count
     beside = ", beside the other models of the job" if best.workload.companions else ""
-    yield f"capacity: parameters, gradients and optimizer state fill {outermost} of all nodes{beside}"
+    yield f"capacity: parameters, gradients and optimizer state fill {_filled(best, ceilings)}{beside}"
     yield (
         f"width: the widest operator of a layer and what goes in and out of it for {tokens:,.0f} tokens fill "
         f"a GPU; tiled into {show(tiles, '1')} pieces at most, which is a change of the model's code"
@@ -58,3 +58,9 @@ def _meanings(answer: Answer, ceilings: Limits) -> Iterator[str]:
     yield f"compute: {budget}{dense}, within {show_duration(ceilings.time_budget, 3)} at the GPUs' rate"
     sparse = dense and f", {show(model.active_params, 'param')} of them active in a token,"
     yield f"training time: {budget}{sparse} at the rate that this plan is predicted to reach"
+
+
+def _filled(best: Estimate, ceilings: Limits) -> str:
+    """What states fill: the tier of capacity, which is the outermost that the runtime can keep them in."""
+    name = ceilings.capacity_tier
+    return f"{name} of all {'GPUs' if name == best.cluster.node.gpu_tier else 'nodes'}"

@@ -131,7 +131,8 @@ LIMITS = record(
         "greatest_tile_count",
         "time_budget_s",
         "tokens_per_param",
-    )
+    ),
+    capacity_tier={"type": ["string", "null"], "description": "the tier of the ceiling by capacity"},
 )
 STATED: Schema = {"type": ["number", "null"], "description": "null: not stated"}
 ASSUMPTION = record(name=TEXT, value=STATED, unit=TEXT, kind=TEXT, source=TEXT, low=STATED, high=STATED)

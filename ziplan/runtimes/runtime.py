@@ -154,6 +154,9 @@ class Runtime(Protocol):
     def refusals(self, cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         """Why the runtime cannot express this plan; empty when it can."""
 
+    def homes(self, cluster: Cluster, plan: Plan) -> Sequence[str]:
+        """Tiers that parameters, gradients or optimizer state can be in under such a plan, nearest first."""
+
     def axes(self, cluster: Cluster, workload: Workload, code_changes: bool = False) -> Sequence[Axis]:
         """The search space; `code_changes` adds what needs the user's model changed."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite
 
 from ziplan.errors import BadInput
@@ -21,7 +22,7 @@ LEAST_TOKENS = 16
 
 def margin_map(pose: Pose, problem: Problem, best: Estimate) -> MarginMap:
     """Ranks from one GPU to twice the cluster's, tokens from a part of a sequence to many sequences."""
-    tier = map_tier(best)
+    tier = map_tier(best, problem.runtime.homes(problem.cluster, best.plan))
     ranks, tokens = _ranks(problem), _tokens(problem.workload.training.sequence_length)
     per_node = problem.cluster.node.gpus_per_node
     length = problem.workload.training.sequence_length
@@ -32,12 +33,17 @@ def margin_map(pose: Pose, problem: Problem, best: Estimate) -> MarginMap:
     return MarginMap(tier, ranks, tokens, cells, here)
 
 
-def map_tier(best: Estimate) -> str:
-    """The tier that holds parameters and is hidden least; of all outside the GPU where none holds any."""
+def map_tier(best: Estimate, homes: Sequence[str]) -> str:
+    """The tier that holds parameters and is hidden least; of all outside the GPU where none holds any.
+
+    `homes` are those that the runtime can keep states in.
+    """
+    if all(best.cluster.node.tiers[name].scope == "gpu" for name in homes):
+        raise BadInput.of(f"--map: {best.runtime} keeps everything on the GPU, so that nothing is streamed")
     margins = {
         name: test.hiding_margin
         for name, test in best.tiers.items()
-        if best.cluster.node.tiers[name].scope == "node" and isfinite(test.hiding_margin)
+        if name in homes and best.cluster.node.tiers[name].scope == "node" and isfinite(test.hiding_margin)
     }
     if not margins and best.unknown:
         raise BadInput.of(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ziplan.runtimes.deepspeed.config import emit
 from ziplan.runtimes.deepspeed.memory import ledger
-from ziplan.runtimes.deepspeed.space import axes, refusals, settle
+from ziplan.runtimes.deepspeed.space import axes, homes, refusals, settle
 from ziplan.runtimes.deepspeed.traffic import program
 from ziplan.runtimes.deepspeed.traits import VERSION
 
@@ -46,6 +46,7 @@ __all__ = [
     "VERSION",
     "axes",
     "emit",
+    "homes",
     "ledger",
     "program",
     "refusals",

@@ -33,6 +33,10 @@ class Configured:
         """Why DeepSpeed cannot express this plan."""
         return deepspeed.refusals(cluster, workload, plan)
 
+    def homes(self, cluster: Cluster, plan: Plan) -> Sequence[str]:
+        """Tiers that can hold states."""
+        return deepspeed.homes(cluster, plan)
+
     def axes(self, cluster: Cluster, workload: Workload, code_changes: bool = False) -> Sequence[Axis]:
         """The search space of plans."""
         return deepspeed.axes(cluster, workload, code_changes)

@@ -93,6 +93,11 @@ def _homes(choice: Mapping[str, Any]) -> tuple[str, str]:
     return next(iter(placement.params)), next(iter(placement.optimizer))
 
 
+def homes(cluster: Cluster, plan: Plan) -> Sequence[str]:
+    """All that a machine has."""
+    return list(cluster.node.tiers)
+
+
 def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
     """The fields that follow from the others.
 

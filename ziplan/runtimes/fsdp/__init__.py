@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ziplan.runtimes.fsdp.config import emit
 from ziplan.runtimes.fsdp.memory import ledger
-from ziplan.runtimes.fsdp.space import axes, refusals, settle
+from ziplan.runtimes.fsdp.space import axes, homes, refusals, settle
 from ziplan.runtimes.fsdp.traffic import program
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ __all__ = [
     "VERSION",
     "axes",
     "emit",
+    "homes",
     "ledger",
     "program",
     "refusals",

@@ -38,6 +38,11 @@ def _choice(home: str, gpu: str) -> Mapping[str, Any]:
     return {"zero_stage": 3.0, "placement": Placement({home: 1.0}, {home: 1.0}, {home: 1.0}, {gpu: 1.0})}
 
 
+def homes(cluster: Cluster, plan: Plan) -> Sequence[str]:
+    """GPU and host: `CPUOffloadPolicy` knows no other."""
+    return [name for name, tier in cluster.node.tiers.items() if tier.medium != "nvme"]
+
+
 def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
     """FSDP2 always gathers one group ahead, and swaps nothing."""
     return replace(plan, prefetch_depth=1.0, param_buffer_count=0.0, optimizer_buffer_count=0.0)

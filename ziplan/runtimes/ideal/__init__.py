@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ziplan.runtimes.ideal.model import axes, emit, ledger, program, refusals, settle
+from ziplan.runtimes.ideal.model import axes, emit, homes, ledger, program, refusals, settle
 
 if TYPE_CHECKING:
     from ziplan.hardware.cluster import Cluster
@@ -32,6 +32,7 @@ __all__ = [
     "VERSION",
     "axes",
     "emit",
+    "homes",
     "ledger",
     "program",
     "refusals",

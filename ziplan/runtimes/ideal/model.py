@@ -219,6 +219,11 @@ def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Se
     )
 
 
+def homes(cluster: Cluster, plan: Plan) -> Sequence[str]:
+    """Any tier."""
+    return list(cluster.node.tiers)
+
+
 def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
     """Nothing follows from the rest here."""
     return plan

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ziplan.runtimes import deepspeed
 from ziplan.runtimes.megatron import memory, traffic, zero
 from ziplan.runtimes.megatron.config import emit
-from ziplan.runtimes.megatron.space import axes, refusals, settle
+from ziplan.runtimes.megatron.space import axes, homes, refusals, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +58,7 @@ __all__ = [
     "VERSION",
     "axes",
     "emit",
+    "homes",
     "ledger",
     "program",
     "refusals",

@@ -34,6 +34,10 @@ class Released:
         """Why Megatron cannot express this plan."""
         return megatron.refusals(cluster, workload, plan)
 
+    def homes(self, cluster: Cluster, plan: Plan) -> Sequence[str]:
+        """Tiers that can hold states."""
+        return megatron.homes(cluster, plan)
+
     def axes(self, cluster: Cluster, workload: Workload, code_changes: bool = False) -> Sequence[Axis]:
         """The search space of plans."""
         return megatron.axes(cluster, workload, code_changes)

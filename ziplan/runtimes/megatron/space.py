@@ -8,6 +8,7 @@ from dataclasses import replace
 from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.plan import Checkpointing, Plan
+from ziplan.runtimes import deepspeed
 from ziplan.runtimes.megatron import zero
 from ziplan.runtimes.runtime import Axis
 from ziplan.workload.training import Workload
@@ -27,6 +28,11 @@ def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Se
             "checkpointing", tuple({"activation_checkpointing": float(Checkpointing.named(m))} for m in modes)
         ),
     )
+
+
+def homes(cluster: Cluster, plan: Plan) -> Sequence[str]:
+    """The GPU alone, or where DeepSpeed's stages put things."""
+    return deepspeed.homes(cluster, plan) if zero.used(plan) else [cluster.node.gpu_tier]
 
 
 def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
