@@ -19,6 +19,7 @@ from ziplan.report.validate_page import fidelity_page
 from ziplan.report.validate_text import validate_text
 from ziplan.report.validation import Place, Run, Unpredicted, Validation
 from ziplan.study.records import load_runs, shipped_files
+from ziplan.study.residuals import residuals_module
 from ziplan.study.validate import scores, validation
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +99,55 @@ def test_many_runs_leave_out_the_tenths():
     many = [run(number, 1.0, 1.0 + number) for number in range(11)]
     (score,) = scores(many)
     assert (score.low, score.high) == (pytest.approx(2.0), pytest.approx(10.0))
+
+
+def test_scored_runs_of_a_page_that_a_parameter_is_from_are_counted_apart():
+    page = {"url": "https://example.org/rates"}
+    mixed = [
+        run(0, 1.0, 1.0, calibration=True, **page),
+        run(1, 1.1, 1.0, **page),
+        run(2, 1.5, 1.0),
+        run(3, 1.3, 1.0),
+    ]
+    (score,) = scores(mixed)
+    assert (score.count, score.own_source) == (3, 1)
+    assert score.elsewhere == pytest.approx((0.4, 0.48, 0.4))
+    (score,) = scores(mixed[:2])
+    assert (score.own_source, score.elsewhere) == (1, None)
+    page = fidelity_page(Validation(mixed, scores(mixed)))
+    assert "| deepspeed | nothing offloaded | 1 | 2 | 40% | 48% | +40% |" in page
+    assert "such pages" not in fidelity_page(Validation(mixed[1:], scores(mixed[1:])))
+
+
+def test_every_rate_of_fsdp_is_from_a_page_that_is_scored(shipped):
+    """Said so wherever its interval is, until runs of another page are compared."""
+    (score,) = (each for each in shipped.scores if each.runtime == "fsdp")
+    assert score.own_source == score.count
+    _, _, said, _ = fidelity.residuals("fsdp", load_cluster("dgx-a100-80g"), _plan())
+    assert "all of pages that a rate or a time was taken from too" in said
+
+
+def test_an_engine_that_no_release_is_makes_no_interval(shipped):
+    engine = [run(0, 1.0, 3.0, released=False), run(1, 1.0, 1.0), run(2, 1.0, 2.0)]
+    (score,) = scores(engine)
+    assert (score.count, score.high) == (3, 3.0)
+    assert score.interval == (2, 1.0, 2.0)
+    (score,) = scores(engine[:1])
+    assert score.interval is None
+    assert '"nothing offloaded"' not in residuals_module([score])
+    assert "-67%, run-0 | none |" in fidelity_page(Validation(engine[:1], [score]))
+    of_papers = {each.id for each in shipped.runs if not each.released}
+    assert of_papers
+    assert all(name.startswith("zero-infinity-") for name in of_papers)
+    stored = {(name, kind) for name, kinds in residuals.RESIDUALS.items() for kind in kinds}
+    assert ("deepspeed", fidelity.NVME) not in stored
+
+
+def test_a_kind_that_no_run_is_of_is_not_known_better_than_a_factor_of_two(monkeypatch):
+    monkeypatch.setattr(fidelity, "RESIDUALS", {"fsdp": {fidelity.ON_GPU: (75, 0.9, 1.1)}})
+    low, high, said, _ = fidelity.residuals("fsdp", load_cluster("dgx-2"), _plan(params="dram"))
+    assert (low, high) == fidelity.UNCHECKED
+    assert "so a factor of two at the least" in said
 
 
 def test_kinds_and_runtimes_are_scored_apart():

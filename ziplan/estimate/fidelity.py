@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ziplan.estimate.residuals import RESIDUALS
+from ziplan.estimate.residuals import OWN_SOURCE, RESIDUALS
 from ziplan.hardware.cluster import Calibrated, Cluster
 from ziplan.plan import Plan
 
@@ -14,7 +14,7 @@ UNCHECKED = (0.5, 2.0)
 """Factors on the step time of a runtime that no published run has checked yet."""
 
 FEWEST_RUNS = 2
-"""With fewer runs of a kind, those of every kind under the same runtime are taken."""
+"""With fewer runs of a kind, those of every kind under the same runtime are taken, or `UNCHECKED`."""
 
 MANY_RUNS = 10
 """From so many runs on, the interval leaves out the tenth at either end; with fewer it is the range."""
@@ -94,7 +94,8 @@ def _at_least(low: float, high: float, said: str) -> Published:
 def _published_of(runtime: str, kind: str) -> Published:
     count, low, high = RESIDUALS.get(runtime, {}).get(kind, (0, 1.0, 1.0))
     if count >= FEWEST_RUNS:
-        return _published(count, f"runs of this kind ({kind})", low, high)
+        own = OWN_SOURCE.get(runtime, {}).get(kind, 0)
+        return _published(count, f"runs of this kind ({kind})", low, high, _shared(count, own))
     known = RESIDUALS.get(runtime, {}).values()
     if not known:
         said = "no published run of this runtime has been compared: a factor of two is assumed"
@@ -102,7 +103,16 @@ def _published_of(runtime: str, kind: str) -> Published:
     count = sum(each[0] for each in known)
     low, high = min(each[1] for each in known), max(each[2] for each in known)
     found = _published(count, f"runs of {runtime}", low, high)
-    return found._replace(source=f"{found.source}; too few of this kind ({kind}) to tell")
+    said = f"{found.source}; too few of this kind ({kind}) to tell, so a factor of two at the least"
+    least, most = UNCHECKED
+    return found._replace(low=min(found.low, least), high=max(found.high, most), source=said)
+
+
+def _shared(count: int, own: int) -> str:
+    """How many of the runs are of a page that a parameter of the prediction was taken from."""
+    if not own:
+        return ""
+    return f", {'all' if own >= count else own} of pages that a rate or a time was taken from too"
 
 
 def widened(published: Published, fastest: float, slowest: float) -> tuple[float, float, str]:
@@ -117,7 +127,7 @@ def widened(published: Published, fastest: float, slowest: float) -> tuple[float
     return low, high, said
 
 
-def _published(count: int, what: str, low: float, high: float) -> Published:
+def _published(count: int, what: str, low: float, high: float, shared: str = "") -> Published:
     of = "8 of 10 among " if count >= MANY_RUNS else ""
-    said = f"{of}{count} published {what} took {low:.2f} to {high:.2f} times the prediction (ziplan validate)"
-    return _at_least(low, high, said)
+    took = f"took {low:.2f} to {high:.2f} times the prediction (ziplan validate)"
+    return _at_least(low, high, f"{of}{count} published {what} {took}{shared}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 MEMORY = {"hbm": "GPU memory", "dram": "host memory", "nvme": "NVMe"}
 """Media of tiers in words."""
@@ -69,6 +70,8 @@ class Run:
     phases: Sequence[str] = ()
     shortage: Place | None = None
     peaks: Sequence[Peak] = ()
+    released: bool = True
+    """Whether what ran it is software that others can have, as what plans are made for."""
 
     @property
     def error(self) -> float | None:
@@ -129,6 +132,22 @@ class Unpredicted:
     own_url: str = ""
 
 
+class Range(NamedTuple):
+    """Measured over predicted step time of so many runs."""
+
+    runs: int
+    low: float
+    high: float
+
+
+class Errors(NamedTuple):
+    """Errors of step times: the median and the ninetieth percentile of their sizes, and their mean."""
+
+    median: float
+    p90: float
+    bias: float
+
+
 @dataclass(frozen=True)
 class Score:
     """How far off the step times of one kind of run were."""
@@ -145,6 +164,12 @@ class Score:
     """Low end of measured over predicted: the least, or the tenth percentile of many."""
     high: float
     """High end of measured over predicted: the greatest, or the ninetieth percentile of many."""
+    interval: Range | None = None
+    """The same of the runs of software that was released; None where there is none."""
+    own_source: int = 0
+    """How many of the runs are of a page that a parameter was taken from, off another run of it."""
+    elsewhere: Errors | None = None
+    """How far off the other runs were; None where there is none."""
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ziplan.report.validation import Score
 
 HEAD = '''\
-"""Measured over predicted step time by runtime and kind of run: (scored runs, low end, high end).
+"""Measured over predicted step time by runtime and kind of run: (runs of a release, low end, high end).
 
 Written by docs/generate.py from the shipped measurements; what the numbers are for is in
 `ziplan.estimate.fidelity`.
@@ -19,11 +19,30 @@ RESIDUALS: dict[str, dict[str, tuple[int, float, float]]] = {
 '''
 
 
+MEANING = '''\
+"""Of these, runs of a page that a parameter was taken from, off another run of it."""
+'''
+
+TAIL = """\
+
+OWN_SOURCE: dict[str, dict[str, int]] = {
+"""
+
+
 def residuals_module(scores: Iterable[Score]) -> str:
     """The text of the module."""
     by_runtime: dict[str, list[str]] = {}
+    own: dict[str, list[str]] = {}
     for score in scores:
-        entry = f'        "{score.kind}": ({score.count}, {score.low:.3g}, {score.high:.3g}),\n'
+        if score.own_source:
+            own.setdefault(score.runtime, []).append(f'        "{score.kind}": {score.own_source},\n')
+        if score.interval is None:
+            continue
+        count, low, high = score.interval
+        entry = f'        "{score.kind}": ({count}, {low:.3g}, {high:.3g}),\n'
         by_runtime.setdefault(score.runtime, []).append(entry)
-    blocks = (f'    "{name}": {{\n{"".join(entries)}    }},\n' for name, entries in by_runtime.items())
-    return f"{HEAD}{''.join(blocks)}}}\n"
+    return f"{HEAD}{_blocks(by_runtime)}}}\n{TAIL}{_blocks(own)}}}\n{MEANING}"
+
+
+def _blocks(entries: Mapping[str, Iterable[str]]) -> str:
+    return "".join(f'    "{name}": {{\n{"".join(lines)}    }},\n' for name, lines in entries.items())

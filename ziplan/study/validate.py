@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,10 @@ from ziplan.estimate.result import TierMemory
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.profiles import load_cluster
 from ziplan.plan import Checkpointing, Placement, Plan
-from ziplan.report.validation import Peak, Place, Run, Score, Unpredicted, Validation
+from ziplan.report.validation import Errors, Peak, Place, Range, Run, Score, Unpredicted, Validation
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.deepspeed.released import Released as DeepSpeed
+from ziplan.runtimes.deepspeed.traits import PAPER_ENGINE
 from ziplan.runtimes.megatron.released import Released as Megatron
 from ziplan.runtimes.runtime import PHASES, Runtime
 from ziplan.study.records import (
@@ -96,6 +97,7 @@ def _run(record: Record, answer: Estimate, kind: str) -> Run:
         phases=entry.measured.phase if entry.measured.outcome == "oom" else (),
         shortage=shortage(answer, verdict),
         peaks=_peaks(entry.measured, answer),
+        released=entry.runtime.version != PAPER_ENGINE,
     )
 
 
@@ -162,29 +164,47 @@ def measured_step_time(measured: MeasuredEntry, answer: Estimate) -> float | Non
 def scores(runs: Iterable[Run]) -> list[Score]:
     """The scores of each runtime and kind that has a scored run, as first met."""
     groups: dict[tuple[str, str], list[Run]] = {}
+    fitted = set()
     for run in runs:
         if run.scored:
             groups.setdefault((run.runtime, run.kind), []).append(run)
-    return [_score(runtime, kind, group) for (runtime, kind), group in groups.items()]
+        if run.calibration:
+            fitted.add(run.url)
+    return [_score(runtime, kind, group, fitted) for (runtime, kind), group in groups.items()]
 
 
-def _score(runtime: str, kind: str, runs: Sequence[Run]) -> Score:
-    errors = {run.id: run.error for run in runs if run.error is not None}
+def _errors(errors: Sequence[float]) -> Errors:
+    sizes = [abs(error) for error in errors]
+    return Errors(float(np.median(sizes)), float(np.percentile(sizes, 90)), float(np.mean(errors)))
+
+
+def _range(runs: Sequence[Run]) -> Range:
     factors = [run.factor for run in runs if run.factor is not None]
-    sizes = [abs(error) for error in errors.values()]
+    tail = 10.0 if len(factors) >= MANY_RUNS else 0.0
+    low, high = (float(np.percentile(factors, end)) for end in (tail, 100 - tail))
+    return Range(len(factors), low, high)
+
+
+def _score(runtime: str, kind: str, runs: Sequence[Run], fitted: Collection[str]) -> Score:
+    errors = {run.id: run.error for run in runs if run.error is not None}
+    elsewhere = [errors[run.id] for run in runs if run.url not in fitted]
+    all_of_them = _errors(list(errors.values()))
     worst = max(errors, key=lambda name: abs(errors[name]))
-    tail = 0.1 if len(factors) >= MANY_RUNS else 0.0
+    every, released = _range(runs), [run for run in runs if run.released]
     return Score(
         runtime=runtime,
         kind=kind,
         count=len(errors),
-        median_error=float(np.median(sizes)),
-        p90_error=float(np.percentile(sizes, 90)),
-        bias=float(np.mean(list(errors.values()))),
+        median_error=all_of_them.median,
+        p90_error=all_of_them.p90,
+        bias=all_of_them.bias,
         worst=worst,
         worst_error=errors[worst],
-        low=float(np.percentile(factors, 100 * tail)),
-        high=float(np.percentile(factors, 100 - 100 * tail)),
+        low=every.low,
+        high=every.high,
+        interval=_range(released) if released else None,
+        own_source=len(errors) - len(elsewhere),
+        elsewhere=_errors(elsewhere) if elsewhere else None,
     )
 
 
