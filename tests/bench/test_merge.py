@@ -162,3 +162,8 @@ def test_what_is_no_record_is_told(tmp_path, capsys, text):
     assert "Traceback" not in done.err
     assert ziplan(capsys, "bench", "merge", tmp_path / "none.yaml").code == 2
     assert ziplan(capsys, "bench", "merge").code == 2
+
+
+def test_of_many_ranks_that_are_missing_the_first_are_named(tmp_path):
+    found = merged(nodes(tmp_path, record("a", rank=0, world=10**9), record("b", rank=3, world=10**9)))
+    assert "ranks 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, ... are missing" in found.remarks[-1]

@@ -318,3 +318,72 @@ def test_a_gpu_is_known_by_name_and_memory(name, memory_gib, part):
 )
 def test_a_drive_is_known_by_its_whole_name(model, part):
     assert drive_part(model) == part
+
+
+@pytest.mark.parametrize("extends", ["", "dgx-a100-80g"])
+def test_a_product_whose_peak_no_data_sheet_has_is_told_and_not_used(tmp_path, extends):
+    product = measured(names.gpu(0, "matmul.fp32"), "FLOP/s", 19e12)
+    path = written(tmp_path, with_results(with_gpus(1), [product]), extends)
+    assert "fp32" not in load_node(path)[0].gpu.matmul_flops_per_s
+    reasons = {each["name"]: each["reason"] for each in read(path).data["not_measured"]}
+    assert reasons[product.name] == "19 TFLOP/s, but no data sheet has its peak rate: not used"
+
+
+def test_a_product_that_is_over_its_peak_by_rounding_is_the_peak(tmp_path):
+    record = with_results(with_gpus(1), [measured(names.gpu(0, "matmul.bf16"), "FLOP/s", 1.01 * 312e12)])
+    assert load_node(written(tmp_path, record))[0].gpu.matmul_flops_per_s["bf16"] == 312e12
+
+
+def test_a_gpu_is_known_by_the_memory_in_its_name(tmp_path):
+    assert gpu_part("NVIDIA A100-SXM4-80GB", None) == "a100-sxm4-80g"
+    assert gpu_part("NVIDIA A100-SXM4-40GB", None) == "a100-sxm4-40g"
+    assert gpu_part("NVIDIA A100 80GB PCIe", None) == "a100-pcie-80g"
+    # Its 480 GB are the host's.
+    assert gpu_part("NVIDIA GH200 480GB", None) == ""
+
+
+def test_a_rate_of_nothing_is_told_and_not_used(tmp_path):
+    record = with_results(cpu_only(), [measured(names.DRAM_COPY, "B/s", 0.0)])
+    path = written(tmp_path, record, "dgx-a100-80g")
+    assert (
+        load_node(path)[0].tiers["dram"].read_bandwidth
+        == load_node("dgx-a100-80g")[0].tiers["dram"].read_bandwidth
+    )
+    assert "0 was measured" in str(read(path).data["not_measured"])
+
+
+@pytest.mark.parametrize("host", ["a\nextends: dgx-h100", "a\x1b[31m", "a\u2028b: c", "a\rb: c"])
+def test_no_name_of_a_host_ends_the_comment_that_it_stands_in(tmp_path, host):
+    record = cpu_only()
+    named = record.model_copy(update={"topology": record.topology.model_copy(update={"host": host})})
+    assert set(read(written(tmp_path, named)).data) == set(read(written(tmp_path, record)).data)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('"unit": "B/s"', '"unit": "FLOP/s"', "dram.copy_bandwidth is in B/s, not in FLOP/s"),
+        ('"minimum": 198000000000.0', '"minimum": 3e11', "not between its minimum and its maximum"),
+        ('"maximum": 202000000000.0', '"maximum": 1e11', "not between its minimum and its maximum"),
+        ('"memory_bytes": 549755813888.0', '"memory_bytes": -4', "at least 0"),
+        ('"cores": 32', '"cores": 0', "at least 1"),
+        ('"memory_limit_bytes": null', '"memory_limit_bytes": 0', "greater than 0"),
+        ('"memlock_limit_bytes": null', '"memlock_limit_bytes": -1', "at least 0"),
+        ('"free_bytes": 1500000000000.0', '"free_bytes": -1', "at least 0"),
+        ('"load": null', '"load": -2', "at least 0"),
+        ('"median": 2.0', '"median": 1.5', "a whole number"),
+        ('"maximum": 2.0', '"maximum": 1e12', "a whole number"),
+    ],
+)
+def test_a_record_with_values_that_no_node_has_is_refused(tmp_path, before, after, said):
+    text = dumps(with_gpus())
+    assert before in text
+    changed = text.replace(before, after, 1)
+    if "e12" in after:
+        changed = changed.replace('"median": 2.0', '"median": 1e12', 1)
+    if "1.5" in after:
+        changed = changed.replace('"minimum": 2.0', '"minimum": 1.0', 1)
+    path = tmp_path / "r.json"
+    path.write_text(changed)
+    with pytest.raises(BadInput, match=said):
+        load(path)

@@ -37,9 +37,21 @@ def stated(data: Mapping[str, Any], unit: str, *path: str) -> float | None:
         return None
 
 
+def peak_rates(part: str) -> dict[str, float]:
+    """FLOP/s at the most of a shipped GPU, by the precisions that its data sheet has."""
+    document = shipped("gpus", part)
+    rates = document.data.get("peak_flops_per_s", {}) if document is not None else {}
+    found = {precision: stated(rates, "FLOP/s", precision) for precision in rates}
+    return {precision: rate for precision, rate in found.items() if rate is not None}
+
+
 def gpu_part(name: str, memory_bytes: float | None) -> str:
-    """The shipped GPU of a name and a size of memory; empty where none is, or more than one could be."""
+    """The shipped GPU of a name and a size of memory; empty where none is, or more than one could be.
+
+    Where nobody told the size, that in the name counts ("A100-SXM4-80GB").
+    """
     own = words(name)
+    memory_bytes = memory_bytes or _memory_in(own)
     found = []
     for part in list_profiles("gpus"):
         document = shipped("gpus", part)
@@ -53,6 +65,12 @@ def gpu_part(name: str, memory_bytes: float | None) -> str:
         if theirs & _TELLING == own & _TELLING and _models(theirs) and _models(theirs) <= _models(own):
             found.append(part)
     return found[0] if len(found) == 1 else ""
+
+
+def _memory_in(found: frozenset[str]) -> float | None:
+    """Bytes that a GPU's name tells, if one word of it does."""
+    told = [word for word in found if re.fullmatch(r"\d{1,4}gb", word)]
+    return parse(f"{told[0][:-2]} GB", "B") if len(told) == 1 else None
 
 
 def _forms(found: frozenset[str]) -> frozenset[str]:

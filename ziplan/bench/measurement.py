@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from ziplan.bench.names import unit_of
 from ziplan.errors import ZiplanError
-from ziplan.hardware.parts import Part
+from ziplan.hardware.parts import MOST, Part
 
 MeasuredUnit = Literal["B", "B/s", "FLOP/s", "param/s", "s", "1"]
 Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -52,6 +53,17 @@ class Measured(Part):
     method: str = Field(min_length=1)
     when: str
     kind: Literal["measured", "derived"] = "measured"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Measured:
+        unit = unit_of(self.name)
+        if unit and unit != self.unit:
+            raise ValueError(f"{self.name} is in {unit}, not in {self.unit}")
+        if not self.minimum <= self.median <= self.maximum:
+            raise ValueError(f"the median of {self.name} is not between its minimum and its maximum")
+        if self.unit == "1" and not (self.median.is_integer() and self.median <= MOST):
+            raise ValueError(f"{self.name} is a whole number, {MOST} at the most, not {self.median:g}")
+        return self
 
 
 class Waived(Part):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 from ziplan.bench import names
 from ziplan.bench.measurement import Measured, Waived
-from ziplan.bench.profile import profile_text
+from ziplan.bench.profile import comment, profile_text
 from ziplan.bench.record import SCHEMA, Record, load
 from ziplan.bench.topology import FoundFolder
 from ziplan.errors import BadInput
@@ -26,6 +27,9 @@ STRAGGLES = 0.9
 
 SAME_SIZE = 0.02
 """Sizes of memory within this share of each other are one: kernels keep back more or less of it."""
+
+MOST_TOLD = 16
+"""Missing ranks that are named."""
 
 
 class NodeRecord(NamedTuple):
@@ -241,7 +245,9 @@ def _remarks(nodes: Sequence[NodeRecord], found: dict[str, Spread]) -> Iterator[
     sizes = {each.record.environment.world_size for each in nodes} - {None}
     if len(sizes) == 1 and (size := sizes.pop()) and size > count:
         ranks = {each.record.environment.rank for each in nodes}
-        missing = ", ".join(str(rank) for rank in range(size) if rank not in ranks)
+        # A record may claim any size: no more is looked at than is told.
+        absent = (str(rank) for rank in range(size) if rank not in ranks)
+        missing = ", ".join(islice(absent, MOST_TOLD)) + (", ..." if size - count > MOST_TOLD else "")
         yield f"{size} nodes were started and {count} files are given: ranks {missing} are missing"
     for each in nodes:
         if not each.record.complete:
@@ -254,6 +260,6 @@ def cluster_text(found: Merged, extends: str = "") -> str:
     head = [each for each in lines if each.startswith("#")]
     body = [f"  {each}" for each in lines if not each.startswith("#")]
     told = "# Nodes merged by `ziplan bench merge`: of each value the least, as all wait for the slowest."
-    remarks = [f"# {remark}" for remark in found.remarks]
+    remarks = [comment(remark) for remark in found.remarks]
     count = ["schema: ziplan.cluster/1", f"nodes: {len(found.nodes)}", "machine:"]
     return "\n".join((told, *remarks, *head, *count, *body)) + "\n"

@@ -29,11 +29,28 @@
 
 from __future__ import annotations
 
+import re
+
 DRAM_COPY = "dram.copy_bandwidth"
 DRAM_SCALE = "dram.scale_bandwidth"
 ADAM_RATE = "cpu.adam_rate"
 GPU_COUNT = "gpu.count"
 NETWORK = "network.bandwidth"
+
+_UNITS = (
+    (r"dram\..*|storage\..*|chain\..*|network\..*", "B/s"),
+    (r"cpu\.adam_rate", "param/s"),
+    (r"gpu\.count", "1"),
+    (r"gpu\.\d+\.memory", "B"),
+    (r"gpu\.\d+\.matmul\..*", "FLOP/s"),
+    (r"gpu\..*", "B/s"),
+)
+"""The first that a name is like."""
+
+
+def unit_of(name: str) -> str:
+    """The unit of a measurement by its name; empty where the name is none of those above."""
+    return next((unit for pattern, unit in _UNITS if re.fullmatch(pattern, name)), "")
 
 
 def storage(label: str, quantity: str) -> str:

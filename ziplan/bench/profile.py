@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ziplan.bench import names
 from ziplan.bench.comparison import judgements, shares_measured
-from ziplan.bench.matching import drive_part, gpu_part
+from ziplan.bench.matching import drive_part, gpu_part, peak_rates
 from ziplan.bench.measurement import Measured
 from ziplan.bench.record import Contention, Record
 from ziplan.bench.storage.plan import apart
@@ -45,6 +45,8 @@ class Profile:
         impossible = {one.measured.name: one for one in judged if one.verdict == "impossible"}
         self.measured = {name: one for name, one in record.by_name().items() if name not in impossible}
         self.missing = [Missing(one.name, one.reason) for one in record.waived]
+        for name in [name for name, one in self.measured.items() if not one.median > 0]:
+            self.missing.append(Missing(name, f"{self.measured.pop(name).median:g} was measured: not used"))
         for name, one in impossible.items():
             told = show(one.measured.median, one.measured.unit)
             self.missing.append(Missing(name, f"{told} is more than can be ({one.source}): not used"))
@@ -129,12 +131,27 @@ class Profile:
         }
         if any(inner.values()):
             tree["memory"] = {key: value for key, value in inner.items() if value}
-        rates = {
-            precision: self._stated(found)
-            for precision in ("fp32", "fp16", "bf16")
-            if (found := self._over_gpus(rf"matmul\.{precision}"))
-        }
+        peaks = peak_rates(part) if part else self.base.gpu.peak_flops_per_s if self.base else None
+        rates = dict(self._products(peaks))
         return {**tree, "matmul_flops_per_s": rates} if rates else tree
+
+    def _products(self, peaks: Mapping[Any, float] | None) -> Iterator[tuple[str, Tree]]:
+        """Matrix products by precision; a machine has none faster than its peak, nor without one.
+
+        `peaks` is None where nobody knows the GPU. Hardly a data sheet says what fp32 without TF32 reaches.
+        """
+        for precision in ("fp32", "fp16", "bf16"):
+            found = self._over_gpus(rf"matmul\.{precision}")
+            if found is None:
+                continue
+            peak = (
+                peaks.get(precision) if peaks is not None else float("inf") if precision != "fp32" else None
+            )
+            if peak is None:
+                reason = f"{show(found.median, found.unit)}, but no data sheet has its peak rate: not used"
+                self.missing.append(Missing(found.name, reason))
+            else:
+                yield precision, self._stated(found.model_copy(update={"median": min(peak, found.median)}))
 
     def _cpu(self) -> Tree:
         topology = self.record.topology
@@ -272,8 +289,10 @@ def profile_text(record: Record, extends: str = "") -> str:
     """The machine file, with what it is in its first lines."""
     tree = Profile(record, extends).tree()
     head = [
-        f"# What {record.source or 'ziplan bench'} found on {record.topology.host or 'this node'}, "
-        f"{record.started or 'at an unknown time'}.",
+        comment(
+            f"What {record.source or 'ziplan bench'} found on {record.topology.host or 'this node'}, "
+            f"{record.started or 'at an unknown time'}."
+        ),
         "# A value is the median of n samples; iqr is how far the quartiles lie apart.",
     ]
     if not record.complete:
@@ -281,6 +300,11 @@ def profile_text(record: Record, extends: str = "") -> str:
     if "gpu" not in tree and not extends:
         head.append("# No GPU was measured: add `extends: MACHINE` to plan with it.")
     return "\n".join((*head, *_lines(tree))) + "\n"
+
+
+def comment(text: str) -> str:
+    """A line that YAML passes over, whatever the text holds."""
+    return "# " + "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _lines(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:

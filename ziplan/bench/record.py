@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ziplan.bench.measurement import Measured, Noted, Result, Waived
-from ziplan.bench.topology import Topology
+from ziplan.bench.topology import Amount, Topology
 from ziplan.files import read, validate
 from ziplan.hardware.parts import Part
 
@@ -27,9 +27,9 @@ class Environment(Part):
     kernel: str = ""
     container: str = ""
     governor: str = ""
-    load: float | None = None
-    rank: int | None = None
-    world_size: int | None = None
+    load: Amount | None = None
+    rank: int | None = Field(default=None, ge=0)
+    world_size: int | None = Field(default=None, ge=0)
     launcher: str = ""
     versions: dict[str, str] = Field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -49,8 +49,8 @@ class PlannedEntry(Part):
 
     name: str
     what: str
-    duration_s: float
-    written_bytes: float
+    duration_s: Amount
+    written_bytes: Amount
 
 
 class Record(Part):

@@ -5,12 +5,17 @@ Nothing here is measured; `ziplan.bench.discover` fills it in from /sys and /pro
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from ziplan.hardware.parts import Part
 
 DriveKind = Literal["nvme", "nvme-fabric", "sata", "virtual", "loop", "unknown"]
 FolderKind = Literal["drive", "network", "memory", "unknown"]
+
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class LinkState(Part):
@@ -19,10 +24,10 @@ class LinkState(Part):
     An idle GPU trains its link down: the current speed counts only under load.
     """
 
-    speed: float = 0.0
-    width: int = 0
-    most_speed: float = 0.0
-    most_width: int = 0
+    speed: Amount = 0.0
+    width: int = Field(default=0, ge=0)
+    most_speed: Amount = 0.0
+    most_width: int = Field(default=0, ge=0)
 
 
 class PciDevice(Part):
@@ -51,7 +56,7 @@ class FoundDrive(Part):
     name: str
     kind: DriveKind
     model: str = ""
-    size_bytes: float = 0.0
+    size_bytes: Amount = 0.0
     pci: PciDevice | None = None
 
 
@@ -67,8 +72,8 @@ class FoundFolder(Part):
     filesystem: str
     drives: tuple[str, ...] = ()
     through: tuple[str, ...] = ()
-    free_bytes: float = 0.0
-    size_bytes: float = 0.0
+    free_bytes: Amount = 0.0
+    size_bytes: Amount = 0.0
 
 
 class Topology(Part):
@@ -81,13 +86,13 @@ class Topology(Part):
 
     host: str = ""
     cpu: str = ""
-    cores: int = 1
+    cores: int = Field(default=1, ge=1)
     cpus: tuple[int, ...] = (0,)
     numa_cpus: dict[int, tuple[int, ...]] = {}  # noqa: RUF012 - a field of a frozen model
-    memory_bytes: float = 0.0
-    memory_limit_bytes: float | None = None
-    cpu_limit: float | None = None
-    memlock_limit_bytes: float | None = None
+    memory_bytes: Amount = 0.0
+    memory_limit_bytes: Limit | None = None
+    cpu_limit: Limit | None = None
+    memlock_limit_bytes: Amount | None = None
     container: str = ""
     gpus: tuple[FoundGpu, ...] = ()
     drives: tuple[FoundDrive, ...] = ()

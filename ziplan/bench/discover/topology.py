@@ -22,7 +22,7 @@ def discover(folders: Sequence[str] = (), root: Root | None = None) -> Topology:
     return Topology(
         host=root.text("/proc/sys/kernel/hostname") or platform.node(),
         cpu=f"{count} x {name}" if count > 1 and name else name,
-        cores=len(cpus),
+        cores=max(1, len(cpus)),
         cpus=cpus,
         numa_cpus=host.numa_cpus(root),
         memory_bytes=host.memory_bytes(root),
