@@ -246,7 +246,7 @@ DOCUMENTS: dict[str, Schema] = {
         alternatives=some(OTHER_PLAN),
         faster_if_it_fits={
             "anyOf": [OTHER_PLAN, {"type": "null"}],
-            "description": "A plan that is likely to fit and beats the best, which surely does; null: see notes",
+            "description": "A faster plan that is likely to fit, where the best surely does; null: see notes",
         },
         binding=record(kind={"enum": ["capacity", "time"]}, tier=NAME, link=NAME, what=TEXT),
         do_not_offload=TRUTH,
