@@ -266,3 +266,50 @@ def test_a_budget_ends_what_runs_over(direct, tmp_path):
     )
     assert process.returncode == 2
     assert "time budget" in json.loads(process.stdout)["waived"][0]["reason"]
+
+
+def test_where_it_is_written_is_looked_at_before_anything_is_measured(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("ziplan.bench.runner.Run.go", lambda *_: pytest.fail("measured"))
+    (tmp_path / "file").write_text("")
+    (tmp_path / "n.yaml.bench.json").mkdir()
+    for output in (tmp_path, tmp_path / "file" / "n.yaml", tmp_path / "n.yaml"):
+        for more in ([], ["--dry-run"]):
+            done = ziplan(capsys, "bench", "-o", output, *more)
+            assert (done.code, done.out) == (2, "")
+            assert "ZP001 is a f" in done.err
+
+
+def test_a_device_has_no_record_beside_it(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("ziplan.cli.bench_files.save", lambda path, _: pytest.fail(f"{path} written"))
+    assert ziplan(capsys, "bench", "--only", "gpu", "-o", "/dev/null").code == 2
+
+
+@pytest.mark.parametrize("words", [["bench", "--replay"], ["bench", "merge"]])
+def test_what_is_read_is_not_replaced(capsys, record, words):
+    before = record.read_text()
+    done = ziplan(capsys, *words, record, "-o", record)
+    assert done.code == 2
+    assert "it would be replaced" in done.err
+    assert record.read_text() == before
+
+
+@pytest.mark.parametrize("words", [["bench", "--replay"], ["bench", "merge"]])
+def test_a_file_that_no_plan_takes_yet_is_told_as_such(capsys, record, tmp_path, words):
+    node = tmp_path / "node.yaml"
+    alone = " ".join(ziplan(capsys, *words, record, "-o", node).out.split())
+    assert "that no plan takes yet: missing key `gpu`" in alone
+    assert "add `extends: <machine>`" in alone
+    assert "ziplan fit MODEL" not in alone
+    extended = " ".join(ziplan(capsys, *words, record, "-o", node, "--extends", "dgx-a100-80g").out.split())
+    assert f"ziplan fit MODEL {node}" in extended
+
+
+def test_no_benchmark_at_all_is_refused(capsys):
+    for words in (["--skip", "*"], ["--only", "gpu*", "--skip", "gpu*"]):
+        done = ziplan(capsys, "bench", "--dry-run", *words)
+        assert (done.code, done.out) == (2, "")
+        assert "leaves no benchmark" in done.err
+
+
+def test_one_benchmark_is_one(capsys):
+    assert "1 benchmark, about" in ziplan(capsys, "bench", "--dry-run", "--only", "dram").out

@@ -166,4 +166,13 @@ def test_what_is_no_record_is_told(tmp_path, capsys, text):
 
 def test_of_many_ranks_that_are_missing_the_first_are_named(tmp_path):
     found = merged(nodes(tmp_path, record("a", rank=0, world=10**9), record("b", rank=3, world=10**9)))
-    assert "ranks 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, ... are missing" in found.remarks[-1]
+    assert (
+        "ranks 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, ... are missing" in found.remarks[-1]
+    )
+
+
+def test_nodes_on_which_nothing_was_measured_are_exit_2(tmp_path, capsys):
+    (tmp_path / "a.json").write_text('{"schema": "ziplan.bench/1"}')
+    done = ziplan(capsys, "bench", "merge", tmp_path / "a.json")
+    assert done.code == 2
+    assert "1 node as one" in done.out

@@ -1,5 +1,6 @@
 """The boundary: how every way of ending looks and exits; help, version, completion."""
 
+import errno
 import os
 import re
 import subprocess
@@ -240,3 +241,29 @@ def test_output_to_a_link_replaces_its_target(tmp_path):
     link.symlink_to(target)
     save(link, "new")
     assert (target.read_text(), link.is_symlink()) == ("new", True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (*FIT, "--out"),
+        ("bench", "--only", "gpu", "-o"),
+        ("bench", "--dry-run", "--storage"),
+        ("bench", "--extends"),
+        ("fit", "llama-3.1-8b"),
+        ("init",),
+    ],
+)
+def test_a_path_that_the_system_does_not_follow_is_told_and_no_bug(capsys, words):
+    done = ziplan(capsys, *words, "a" * 5000)
+    assert done.code == 2
+    assert "ZP001 cannot be reached: file name too long" in done.err
+
+
+def test_a_folder_that_is_closed_to_this_user_is_told_and_no_bug(capsys, monkeypatch):
+    raising(monkeypatch, PermissionError(errno.EACCES, "Permission denied", "/root/x"))
+    done = ziplan(capsys, *FIT)
+    assert (done.code, done.err) == (2, "/root/x: ZP001 cannot be reached: permission denied\n")
+    # Of a file that nobody named, it is.
+    raising(monkeypatch, PermissionError(errno.EACCES, "Permission denied"))
+    assert ziplan(capsys, *FIT).code == 70

@@ -47,12 +47,15 @@ def chosen(only: Sequence[str] = (), skip: Sequence[str] = ()) -> list[Benchmark
                 known = [each.name for each in every]
                 message = f"no benchmark is called {pattern[:60]!r}: known are {', '.join(known)}"
                 raise BadInput.of(message, file=flag, help=suggested(pattern[:60], known))
-    return [
+    found = [
         each
         for each in every
         if (not only or any(fnmatch.fnmatchcase(each.name, pattern) for pattern in only))
         and not any(fnmatch.fnmatchcase(each.name, pattern) for pattern in skip)
     ]
+    if not found:
+        raise BadInput.of("leaves no benchmark", file="--only and --skip" if only else "--skip")
+    return found
 
 
 def surveyed(options: Options) -> Record:
@@ -151,7 +154,8 @@ class Run:
     ) -> Generator[Result, None, None]:
         left = self._deadline - time.monotonic()
         if cost.seconds > left:
-            reason = f"takes {cost.seconds:.0f} s, of the time budget {max(0.0, left):.0f} s were left"
+            room = f"{max(0.0, left):.1f} s of the time budget, {RESERVE} s for the end taken off"
+            reason = f"takes {cost.seconds:.0f} s, there were {room}"
             yield Waived(name=benchmark.name, reason=reason)
             return
         task = Task(

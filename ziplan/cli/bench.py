@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ziplan.cli import options
+from ziplan.cli.bench_files import check_output, save_record, told
 from ziplan.cli.bench_import import import_
 from ziplan.cli.bench_merge import merge
 from ziplan.cli.output import complain, deliver, save, show, width
@@ -124,6 +125,7 @@ def bench(
     if listed:
         return _list()
     _check_extends(extends)
+    check_output(output, [replay] if replay else [], record=replay is None)
     if replay is not None:
         asked_for = {"--only": only, "--skip": skip, "--storage": storage, "--budget": budget}
         _refuse_beside_replay({**asked_for, "--max-write": max_write, "--quick": quick, "--dry-run": dry_run})
@@ -232,15 +234,15 @@ def _run(run: Run, keep: Callable[[Record], None]) -> bool:
     # What is ignored stays ignored (`nohup`).
     heeded = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
     before = {each: signal.signal(each, _interrupt) for each in heeded}
-    told = Told()
+    progress = Told()
     try:
         keep(run.record)
-        run.go(keep, told.tell)
+        run.go(keep, progress.tell)
     except KeyboardInterrupt:
         keep(run.ended())
         return False
     finally:
-        told.clear()
+        progress.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
     return True
@@ -248,10 +250,6 @@ def _run(run: Run, keep: Callable[[Record], None]) -> bool:
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
-
-
-def _beside(output: Path) -> Path:
-    return output.with_name(f"{output.name}.bench.json")
 
 
 def _record_text(record: Record) -> str:
@@ -264,8 +262,7 @@ def _keeper(output: Path | None) -> Callable[[Record], None]:
     """What writes the record each time that something was added to it."""
 
     def keep(record: Record) -> None:
-        if output is not None:
-            save(_beside(output), _record_text(record))
+        save_record(output, _record_text(record))
 
     return keep
 
@@ -280,7 +277,7 @@ def _tell(record: Record, output: Path | None, extends: str, json: bool) -> int:
     written = []
     if output is not None:
         save(output, profile_text(record, extends))
-        written = [f"{output}, a machine file: ziplan fit MODEL {output}"]
+        written = [told(output, "a machine file")]
     deliver(_record_text(record) if json else bench_text(record, width(), written, base), None)
     return ExitCode.OK if record.measured else ExitCode.BAD_INPUT
 

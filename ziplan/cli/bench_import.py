@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ziplan.cli import options
+from ziplan.cli.bench_files import check_output, save_record, told
 from ziplan.cli.output import deliver, save, width
 from ziplan.errors import ExitCode
 
@@ -49,12 +50,13 @@ def import_(
 
     if extends:
         load_node(extends)
+    check_output(output, files)
     record = record_of(files, host)
     written = []
     if output is not None:
-        save(output.with_name(f"{output.name}.bench.json"), dumps(record))
+        save_record(output, dumps(record))
         save(output, profile_text(record, extends))
-        written = [f"{output}, a machine file: ziplan fit MODEL {output}"]
+        written = [told(output, "a machine file")]
     if json:
         deliver(dumps(record), None)
         return ExitCode.OK

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ziplan.cli import options
+from ziplan.cli.bench_files import check_output, told
 from ziplan.cli.output import deliver, save, width
 from ziplan.errors import ExitCode
 
@@ -49,15 +50,17 @@ def merge(
 
     if extends:
         load_node(extends)
+    check_output(output, files, record=False)
     found = merged(load_nodes(files), unequal)
     if output is not None:
         save(output, cluster_text(found, extends))
+    code = ExitCode.OK if found.record.measured else ExitCode.BAD_INPUT
     if json:
         from ziplan.bench.record import dumps
 
         deliver(dumps(found.record), None)
-        return ExitCode.OK
+        return code
     from ziplan.report.merge_text import merge_text
 
-    deliver(merge_text(found, width(), str(output) if output else ""), None)
-    return ExitCode.OK
+    deliver(merge_text(found, width(), told(output, "a cluster file") if output else ""), None)
+    return code

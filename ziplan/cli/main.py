@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -49,6 +50,9 @@ def ziplan(
 MINUS_NODES = re.compile("-[0-9]")
 """What the parser takes '-1x dgx-h100' for: an option that starts with a digit."""
 
+OUT_OF_REACH = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.EIO, errno.ESTALE)
+"""What the system answers for a path that leads nowhere for this user."""
+
 UsageError: Any = typer.BadParameter.__mro__[2]
 """Click's own base of everything wrong with a command line; typer may bring its own click."""
 
@@ -71,10 +75,7 @@ def run(arguments: list[str]) -> int:
     try:
         return _invoke(arguments)
     except BadInput as error:
-        from ziplan.report.problems import problem_text
-
-        complain("\n".join(problem_text(problem) for problem in error.problems))
-        return error.exit_code
+        return _told(error)
     except ZiplanError as error:
         complain(f"ziplan: {error}")
         return error.exit_code
@@ -89,7 +90,14 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         return ExitCode.OK
     except Exception as error:  # noqa: BLE001 - the boundary: whatever is left is our bug
-        return _bug(error)
+        return _out_of_reach(error) or _bug(error)
+
+
+def _told(error: BadInput) -> int:
+    from ziplan.report.problems import problem_text
+
+    complain("\n".join(problem_text(problem) for problem in error.problems))
+    return error.exit_code
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -103,6 +111,16 @@ def _invoke(arguments: list[str]) -> int:
     except typer.Exit as ended:
         return ended.exit_code
     return int(result or 0)
+
+
+def _out_of_reach(error: Exception) -> int:
+    """The code where a path is in the way and no bug, which is told; 0 where it is something else."""
+    if not isinstance(error, OSError) or error.errno not in OUT_OF_REACH:
+        return 0
+    if not isinstance(error.filename, str):
+        return 0
+    said = str(error.strerror)
+    return _told(BadInput.of(f"cannot be reached: {said[:1].lower()}{said[1:]}", file=error.filename))
 
 
 def _bug(error: Exception) -> int:

@@ -46,7 +46,7 @@ def _head(record: Record, width: int) -> Iterator[Line]:
         f"{len(topology.gpus)} GPU{'' if len(topology.gpus) == 1 else 's'} on PCI",
     ]
     if not topology.memory_bytes:  # nobody looked at the node: the numbers are another program's
-        parts = [f"{topology.host or 'a node'}: numbers of {record.source}"]
+        parts = [f"{topology.host or 'a node'}: numbers of {record.source or 'an unknown program'}"]
     if not record.complete and record.measured:
         parts.append("ended before it was over")
     yield from wrapped(", ".join(parts), width)
@@ -147,7 +147,8 @@ def plan_sentence(record: Record) -> str:
     """The sums of a plan."""
     seconds = sum(one.duration_s for one in record.planned)
     written = sum(one.written_bytes for one in record.planned)
-    parts = [f"{len(record.planned)} benchmarks, about {glued(show_duration(seconds, 2))}"]
+    benchmarks = "1 benchmark" if len(record.planned) == 1 else f"{len(record.planned)} benchmarks"
+    parts = [f"{benchmarks}, about {glued(show_duration(seconds, 2))}"]
     if written:
         parts.append(f"at most {glued(show(written, 'B', 3))} written")
         parts += [f"{share:.2g} of the endurance of {name}" for name, share in wears(record, written)]

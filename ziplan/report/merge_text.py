@@ -10,9 +10,10 @@ from ziplan.units import show
 
 
 def merge_text(found: Merged, width: int, written: str = "") -> list[Line]:
-    """The whole answer; `written` names the cluster file."""
+    """The whole answer; `written` says which file holds it."""
     hosts = ", ".join(each.host for each in found.nodes)
-    lines = [line(Span(f"{len(found.nodes)} nodes as one", "bold")), *wrapped(hosts, width), line()]
+    nodes = f"{len(found.nodes)} node{'' if len(found.nodes) == 1 else 's'} as one"
+    lines = [line(Span(nodes, "bold")), *wrapped(hosts, width), line()]
     rows = list(found.spreads.items())
     columns = [
         Column("measured", [name for name, _ in rows], right=False),
@@ -24,7 +25,7 @@ def merge_text(found: Merged, width: int, written: str = "") -> list[Line]:
     lines += table(columns, width) if rows else wrapped("nothing was measured on any of them", width)
     lines += [each for remark in found.remarks for each in wrapped(f"note: {remark}", width)]
     if written:
-        lines += [line(), *wrapped(f"written: {written}, a cluster file: ziplan fit MODEL {written}", width)]
+        lines += [line(), *wrapped(f"written: {written}", width)]
     return lines
 
 
