@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from check.asked import Ask
 from check.fixtures import FIXTURES
 
 from ziplan.check.launch import Launch
@@ -10,6 +11,7 @@ from ziplan.check.rules import RULES
 from ziplan.check.run import findings
 from ziplan.cli.check_inputs import Asked, case_of
 from ziplan.cli.inputs import Request
+from ziplan.errors import BadInput
 
 
 def questions(which):
@@ -81,6 +83,27 @@ def test_what_memory_says_of_a_key_does_not_silence_that_it_is_rejected(tmp_path
     request = Request("llama-3.1-8b", "dgx-a100-80g", training={"sequence_length": 2048})
     told = {each.code: each.path for each in findings(case_of(path, Asked(request)))}
     assert told["ZP101"] == told["ZP301"] == "zero_optimization"
+
+
+@pytest.mark.parametrize(
+    ("line", "ranks"),
+    [
+        ("deepspeed --num_gpus 2 train.py", 2),
+        ("torchrun --standalone --nproc_per_node=4 train.py", 4),
+        ("torchrun --nnodes 2 --nproc_per_node=4 train.py", 8),
+        ("torchrun --nnodes $NODES --nproc_per_node=4 train.py", 16),
+        ("deepspeed --hostfile hosts --num_gpus 4 train.py", 16),
+        ("deepspeed --hostfile hosts --num_nodes 2 --num_gpus 4 train.py", 8),
+        ("# deepspeed --num_gpus 2 train.py", 16),
+        ("deepspeed train.py", 16),
+    ],
+)
+def test_a_launch_script_says_how_many_ranks_there_are(tmp_path, line, ranks):
+    """What it leaves to a variable or a file is a rank on every GPU, as without a script."""
+    case = Ask(launch=line, cluster="2x dgx-a100-80g").case(tmp_path)
+    assert case.plan.dp_degree == ranks
+    with pytest.raises(BadInput, match=r"launch\.sh: .*32 ranks are started, and .* has 16 GPUs"):
+        Ask(launch="torchrun --nnodes 4 --nproc_per_node 8 t.py", cluster="2x dgx-a100-80g").case(tmp_path)
 
 
 LAUNCHES = {

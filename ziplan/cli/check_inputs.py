@@ -39,11 +39,13 @@ class Asked(NamedTuple):
 
 def case_of(config: Path, asked: Asked) -> Case:
     """The config as a case; BadInput where it, the model or the machine cannot be read."""
-    from ziplan.runtimes.deepspeed.reading.forms import open_config
+    from ziplan.runtimes.deepspeed.reading.forms import open_config, started_ranks
 
     opened = open_config(config)
     # A command line in a file is what starts the run.
     launch = _launch(config, asked.launch or (config if opened.form == "command" else None))
+    if launch is not None and opened.ranks is None:
+        opened = opened._replace(ranks=started_ranks(launch.text))
     if opened.form == "plan":
         return replace(of_plan(opened.document, asked.request), launch=launch)
     if opened.form == "accelerate" and str(opened.document.data.get("distributed_type")).upper() == "FSDP":
@@ -56,7 +58,7 @@ def _of_fsdp(opened: Opened, request: Request, launch: Launch | None) -> Case:
     from ziplan.cli.check_fsdp import fsdp_case
 
     problem = _warned(problem_of(request._replace(runtime="fsdp")))
-    _enough_gpus(opened, opened.ranks or 1, problem)
+    _enough_gpus(opened, launch, opened.ranks or 1, problem)
     training = {**request.training, **_over({}, problem.workload.training, launch)}
     return fsdp_case(opened, request, problem, training)
 
@@ -137,7 +139,7 @@ def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
         precision=first.workload.precision,
     )
     reading = _seen_from_here(opened, read_config(opened, question))
-    _enough_gpus(opened, reading.ranks, first)
+    _enough_gpus(opened, launch, reading.ranks, first)
     training = {**request.training, **_over(stated_training(reading), stated, launch)}
     mode = training.get("activation_checkpointing", stated.activation_checkpointing)
     if mode == "auto" and launch is not None and launch.recomputes:
@@ -178,12 +180,15 @@ def _seen_from_here(opened: Opened, reading: Reading) -> Reading:
     return replace(reading, remarks=tuple(each._replace(file=called(each.file)) for each in reading.remarks))
 
 
-def _enough_gpus(opened: Opened, ranks: int, problem: Problem) -> None:
+def _enough_gpus(opened: Opened, launch: Launch | None, ranks: int, problem: Problem) -> None:
     if ranks > problem.cluster.gpu_count:
+        from ziplan.runtimes.deepspeed.reading.forms import started_ranks
+
         gpus = problem.cluster.gpu_count
+        by_script = launch is not None and started_ranks(launch.text) == ranks
         raise BadInput.of(
             f"{ranks:,} ranks are started, and {problem.cluster.label} has {gpus:,} GPUs",
-            file=opened.document.name,
+            file=launch.name if launch is not None and by_script else opened.document.name,
             help="name the cluster that it runs on, for example '4x dgx-h100'",
         )
 

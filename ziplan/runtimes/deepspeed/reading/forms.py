@@ -120,6 +120,9 @@ def deepspeed_document(path: Path, name: str, trainer: bool) -> tuple[Document, 
 _COUNTS = (("nproc_per_node", "nnodes"), ("num_gpus", "num_nodes"), ("num_processes", ""))
 """Flags of torchrun, deepspeed and accelerate that say how many ranks are started, and on how many nodes."""
 
+_NODES_ELSEWHERE = ("hostfile", "include", "exclude")
+"""Flags of deepspeed that leave the number of nodes to a file, or name nodes and GPUs themselves."""
+
 
 class _Command(Document):
     """The flags of a command line, as a mapping."""
@@ -139,11 +142,24 @@ class _Command(Document):
     @property
     def ranks(self) -> int | None:
         """How many ranks the launcher starts."""
-        for each, nodes in _COUNTS:
-            count = _positive(self.data.get(each))
-            if count is not None:
-                return count * (_positive(self.data.get(nodes)) or 1)
-        return None
+        return _ranks(self.data)
+
+
+def started_ranks(script: str) -> int | None:
+    """How many ranks a launch script starts; None where it leaves that out, to a variable or to a file."""
+    return _ranks(_Command("", script).data)
+
+
+def _ranks(flags: Mapping[str, Any]) -> int | None:
+    for each, nodes in _COUNTS:
+        count = _positive(flags.get(each))
+        if count is None:
+            continue
+        if nodes and nodes not in flags and any(chosen in flags for chosen in _NODES_ELSEWHERE):
+            return None
+        many = _positive(flags.get(nodes, 1))
+        return None if many is None else count * many
+    return None
 
 
 def _flags(text: str) -> Iterator[re.Match[str]]:

@@ -112,7 +112,8 @@ def _bare(opened: Opened, question: Question) -> Reading:
         at = next(name for name in batch if data.get(name) == AUTO)
         message = f"{at}: auto is for a trainer to replace: read as the Hugging Face Trainer reads it"
         notes.add("derived", (at,), message)
-    reading = Reading(opened.form, trainer, document.name, question.ranks, tuple(remarks), {})
+    ranks = _ranks(opened, question, notes, ())
+    reading = Reading(opened.form, trainer, document.name, ranks, tuple(remarks), {})
     if trainer == "huggingface":
         return _under_trainer(reading, notes, document.data, _known(question, document.data), question)
     if trainer == "accelerate":
