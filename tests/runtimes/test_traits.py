@@ -74,6 +74,7 @@ def test_the_newest_release_is_the_runtime_itself():
         ("pins_master_weights", "0.14.1", "0.14.0"),
         ("steps_over_fp32_shard", "0.16.9", "0.17.0"),
         ("clones_on_gpu", "0.18.3", "0.18.2"),
+        ("steps_to_initialize", "0.13.1", "0.13.2"),
         ("keeps_what_it_saves", "0.4.3", "0.4.4"),
         ("copies_by_tile", "0.8.3", "0.9.0"),
         ("reduces_to_all", "0.12.4", "0.12.3"),
@@ -143,6 +144,15 @@ def test_the_fp32_shard_passes_through_the_gpu_for_a_while():
     assert line("0.16.9", BELOW, "hbm", "fp32 shard on its way back", "step") == (shard, shard)
     for version in ("0.14.0", "0.17.0"):
         assert line(version, BELOW, "hbm", "fp32 shard on its way back", "step") == (0, 0)
+
+
+def test_moments_were_made_beside_gradients_that_were_not_freed():
+    """hf-9996: 234 GB of host memory for 11.3e9 parameters, which nothing else accounts for."""
+    name = "fp32 gradients before they are pinned"
+    assert line("0.13.1", BELOW, "dram", name, "init") == (0, 4 * P)
+    assert line("0.13.2", BELOW, "dram", name, "init") == (0, 0)
+    stage3 = plan("hbm", "dram", dp_degree=8.0)
+    assert line("0.13.1", stage3, "dram", name, "init") == (0, 0)
 
 
 def test_weights_that_were_gathered_to_be_saved_stayed():

@@ -105,6 +105,9 @@ def _states_below_stage3(book: Ledger, f: Facts, host: str) -> None:
     )
     for name, bytes_per_param, has in kinds:
         _pin(book, f, host, name, _sharded(f, name, bytes_per_param, has * on_host), f.ranks, knob)
+    label = "fp32 gradients that pinned ones were copied from"
+    copied = _sharded(f, label, f.master, f.traits.steps_to_initialize * on_host)
+    book.add("fp32 gradients before they are pinned", host, ("init",), copied, low=0.0, knob=knob)
     label = "gradient of the largest tensor on its way to the host"
     staged = _held(f, label, float(largest_trained_tensor(f.workload.model)), f.element, on_host)
     _pin(book, f, host, "gradient staging", staged, f.ranks, "the model's vocabulary and width")

@@ -27,6 +27,7 @@ RELEASED = {
     "0.6.0": "2022-03",
     "0.9.0": "2023-04",
     "0.12.4": "2023-12",
+    "0.13.2": "2024-02",
     "0.14.1": "2024-04",
     "0.17.0": "2025-06",
     "0.18.3": "2025-12",
@@ -143,6 +144,13 @@ WINDOWS: dict[str, Window] = {
     "keeps_16_bit_copy": Window(
         "0.17.0", None, "https://github.com/deepspeedai/DeepSpeed/pull/7309, first in 0.17.0"
     ),
+    "steps_to_initialize": Window(
+        None,
+        "0.13.2",
+        "runtime/zero/stage_1_and_2.py:initialize_optimizer_states of 0.3.10 to 0.13.1 makes the moments in "
+        "a step of its own, with the buffer at hand that pinned gradients were copied from; no step since "
+        "https://github.com/deepspeedai/DeepSpeed/pull/5104",
+    ),
     "clones_on_gpu": Window(
         "0.18.3",
         None,
@@ -196,6 +204,8 @@ class Traits(NamedTuple):
     """An fp32 copy of a rank's shard is on the GPU when its step ends, below stage 3."""
     keeps_16_bit_copy: float
     """The host has a pinned 16-bit copy of a rank's shard, below stage 3."""
+    steps_to_initialize: float
+    """Moments are made before training, below stage 3, beside gradients that are not freed yet."""
     clones_on_gpu: float
     """The 16-bit shard that master weights are made from is cloned on the GPU, below stage 3."""
     keeps_what_it_saves: float
