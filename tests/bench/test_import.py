@@ -309,3 +309,54 @@ def test_what_this_fio_writes_is_read(tmp_path):
     (measured,) = record.measured
     assert measured.name == f"storage.{tmp_path.name}.read_bandwidth"
     assert measured.median == json.loads(done.stdout)["jobs"][0]["read"]["bw_bytes"]
+
+
+def test_text_before_the_json_is_passed_over(tmp_path):
+    path = tmp_path / "fio.json"
+    path.write_text(f"note: queue depth will be capped at 1\nfio-3.36\n{json.dumps(fio(job()), indent=2)}\n")
+    assert medians(record_of([path])) == {"storage.nvme0.read_bandwidth": 6.8e9}
+    path.write_text('a note\n{\n"fio version": "x",\n"jobs": nothing}')
+    with pytest.raises(BadInput) as raised:
+        record_of([path])
+    assert (raised.value.problems[0].line, raised.value.problems[0].column) == (4, 9)
+
+
+@pytest.mark.parametrize("number", ["1e300", "1e308", 10**19, -1, "nan"])
+def test_a_damaged_number_is_none(read, number):
+    found = read(nvbandwidth(case("host_to_device_memcpy_ce", number, "54")))
+    assert medians(found) == {"gpu.1.host_to_device": 54e9, "gpu.count": 2}
+    assert "gpu.0.host_to_device" in reasons(found)
+    with pytest.raises(BadInput):
+        read(fio(job() | {"read": {"io_bytes": number, "bw_bytes": number}}))
+
+
+@pytest.mark.parametrize("columns", [1025, 20_000])
+def test_more_gpus_than_a_node_has_are_refused(read, columns):
+    for devices in (GPUS, []):
+        with pytest.raises(BadInput, match="more than 1,024 GPUs"):
+            read(nvbandwidth(case("host_to_device_memcpy_ce", *["1"] * columns), devices=devices))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"ioengine": "null"}, "reads and writes nothing"),
+        ({"filename": "/dev/null"}, "/dev/null, which is no drive"),
+        ({"filename": "x", "directory": "/dev/shm"}, "/dev/shm/x, which is no drive"),
+        ({"filename": "/dev/ram0"}, "/dev/ram0, which is no drive"),
+    ],
+)
+def test_what_reaches_no_drive_is_told(read, changes, said):
+    with pytest.raises(BadInput, match=said):
+        read(fio(job(**changes)))
+
+
+def test_a_gpu_whose_name_tells_its_memory_is_known(tmp_path, capsys):
+    path, machine = tmp_path / "nv.json", tmp_path / "node.yaml"
+    devices = ["0: NVIDIA A100-SXM4-80GB (00000000:07:00): (node7)"]
+    cases = case("host_to_device_memcpy_ce", "24.1"), case("device_to_host_memcpy_ce", "25.2")
+    path.write_text(json.dumps(nvbandwidth(*cases, devices=devices)))
+    done = ziplan(capsys, "bench", "import", path, "-o", machine)
+    assert done.code == 0, done.err
+    assert "part: a100-sxm4-80g" in machine.read_text().replace('"', "")
+    assert "that no plan takes yet: tiers.dram: missing key `capacity`" in " ".join(done.out.split())

@@ -57,7 +57,7 @@ def judgements(record: Record, base: Node | None = None) -> list[Judgement]:
 
 
 def _judged(record: Record, measured: Measured, by_name: dict[str, Measured], base: Node | None) -> Judgement:
-    references = list(_references(record, measured.name))
+    references = list(_references(record, measured.name, by_name))
     if base is not None:
         references += _of_base(base, measured.name, len(references) > 0)
     soft = next((each for each in references if not each.hard), None)
@@ -88,19 +88,19 @@ def _fallen(measured: Measured, by_name: dict[str, Measured]) -> str:
     return ""
 
 
-def _references(record: Record, name: str) -> Iterator[Reference]:
+def _references(record: Record, name: str, by_name: dict[str, Measured]) -> Iterator[Reference]:
     """What a measurement of a name can be held against."""
     if match := re.fullmatch(r"gpu\.(\d+)\.(.+)", name):
-        yield from _of_gpu(record, int(match[1]), match[2])
+        yield from _of_gpu(record, int(match[1]), match[2], by_name)
     for folder in record.topology.folders:
         for kind in ("read", "write"):
             if name == names.storage(folder.label, f"{kind}_bandwidth"):
                 yield from _of_folder(record, folder, kind)
 
 
-def gpu_data(record: Record, index: int) -> dict[str, Any] | None:
+def _gpu_data(record: Record, index: int, by_name: dict[str, Measured]) -> dict[str, Any] | None:
     """The shipped profile of a GPU of the node; None where none is known to be it."""
-    memory = record.by_name().get(names.gpu(index, "memory"))
+    memory = by_name.get(names.gpu(index, "memory"))
     part = gpu_part(record.text(names.gpu(index, "name")), memory.median if memory else None)
     document = shipped("gpus", part) if part else None
     return document.data if document is not None else None
@@ -139,11 +139,11 @@ def _rates_of(base: Node) -> Iterator[tuple[str, float]]:
             yield name, rate
 
 
-def _of_gpu(record: Record, index: int, quantity: str) -> Iterator[Reference]:
+def _of_gpu(record: Record, index: int, quantity: str, by_name: dict[str, Measured]) -> Iterator[Reference]:
     by_pcie = not words(record.text(names.gpu(index, "name"))) & COHERENT
     if quantity.endswith(("host_to_device", "device_to_host")) and by_pcie:
         yield from _of_slot(record)
-    data = gpu_data(record, index)
+    data = _gpu_data(record, index, by_name)
     if data is None:
         return
     source = f"data sheet of {data['name']}"

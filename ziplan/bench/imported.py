@@ -7,6 +7,7 @@ why it was left out.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,7 +19,7 @@ from ziplan.bench.measurement import Measured, Result, Waived
 from ziplan.bench.record import Record, with_results
 from ziplan.bench.topology import Topology
 from ziplan.errors import BadInput
-from ziplan.files import Document, read
+from ziplan.files import Document, read, read_text
 
 
 class Form(NamedTuple):
@@ -86,7 +87,7 @@ def _one_each(found: Iterable[tuple[Path, Imported]]) -> None:
 
 def imported(path: Path) -> Imported:
     """What a file of a known program holds."""
-    document = read(path)
+    document = read(path, parse=_json_in)
     data = document.data
     form = next((each for each in FORMS if isinstance(data, dict) and each.is_it(data)), None)
     if form is None:
@@ -97,6 +98,14 @@ def imported(path: Path) -> Imported:
             help="nvbandwidth -j, fio --output-format=json, all_gather_perf -J FILE",
         )
     return form.read(document, _written(path))
+
+
+def _json_in(content: str, name: str) -> Document:
+    """The JSON of a program's output, which may have lines of text before it (fio's notes, warnings)."""
+    begin = re.search(r"^\{", content, re.MULTILINE)
+    before = content[: begin.start()] if begin else ""
+    # Blanks in their place: lines and columns of a problem stay those of the file.
+    return read_text(re.sub(r"[^\n]", " ", before) + content[len(before) :], name)
 
 
 def _written(path: Path) -> str:

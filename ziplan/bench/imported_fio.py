@@ -23,6 +23,12 @@ from ziplan.files import Document
 SHORTEST = 5.0
 """Seconds that a job must run at the least: within fewer, a drive's cache takes what is written."""
 
+_NO_DRIVE = re.compile(r"/dev/(null|zero|full|u?random|shm|ram\d+|zram\d+)(/|$)")
+"""Places that are no drive's."""
+
+_NO_ENGINE = ("null", "cpuio")
+"""fio's engines that read and write nothing (fio_doc, `ioengine`)."""
+
 _BUILT = re.compile(r"(md|dm-|ram|zram|sr)\d")
 """Devices that lie over others, or hold no data of their own."""
 
@@ -137,6 +143,11 @@ def _unfit(job: Job, way: str) -> str:
         return f"{job.name} ended with error {job.body['error']}"
     if job.options.get("direct") not in ("1", "true") and job.options.get("buffered") != "0":
         return f"{job.name} went through the page cache (direct=1 is not set)"
+    engine = job.options.get("ioengine", "")
+    if engine in _NO_ENGINE:
+        return f"{job.name} ran with ioengine={engine}, which reads and writes nothing"
+    if elsewhere := next((place for place in job.places if _NO_DRIVE.match(place)), ""):
+        return f"{job.name} worked on {elsewhere}, which is no drive"
     pattern = job.options.get("rw") or job.options.get("readwrite") or "read"
     if pattern.startswith("rand"):
         return f"{job.name} is {pattern}: a training engine reads and writes whole tensors in order"

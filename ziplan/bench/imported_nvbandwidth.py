@@ -17,7 +17,11 @@ from typing import Any, NamedTuple
 from ziplan.bench import names
 from ziplan.bench.imports import GB, Imported, listed, mapping, number, one, text
 from ziplan.bench.measurement import Noted, Result, Waived
+from ziplan.errors import BadInput
 from ziplan.files import Document
+
+MOST_GPUS = 1024
+"""More than any node has: a longer table or list is damaged."""
 
 
 class Case(NamedTuple):
@@ -53,6 +57,9 @@ def imported(document: Document, when: str) -> Imported:
     version = text(data.get("version")) or text(data.get("git_version"))
     program = f"nvbandwidth {version}".strip()
     devices = [match for match in map(_device, listed(data.get("GPU Device list"))) if match]
+    count = len(devices) or _columns(data)
+    if max(count, _columns(data)) > MOST_GPUS:
+        raise BadInput.of(f"has more than {MOST_GPUS:,} GPUs, which no node has", file=document.name)
     results: list[Result] = []
     for case in listed(data.get("testcases")):
         results += _results(mapping(case), program, when)
@@ -60,7 +67,6 @@ def imported(document: Document, when: str) -> Imported:
         Noted(name=names.gpu(match[1], "name"), text=match[2], method=f"{program}: GPU Device list")
         for match in devices
     ]
-    count = len(devices) or _columns(data)
     if count:
         results.append(one(names.GPU_COUNT, "1", count, f"{program}: GPUs in its tables", when))
     hosts = {match[3] for match in devices if match[3]} | ({text(data.get("Hostname"))} - {""})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +10,9 @@ from ziplan.bench.topology import FoundDrive, FoundFolder
 
 GB = 1e9
 """A gigabyte as these programs mean it: nvbandwidth and nccl-tests divide bytes by 1e9."""
+
+LARGEST = 1e18
+"""Above this nothing is that these programs count, in whatever unit: a damaged number."""
 
 
 class Imported(NamedTuple):
@@ -25,14 +27,14 @@ class Imported(NamedTuple):
 
 
 def number(value: Any) -> float | None:
-    """A finite number that is no less than 0, also where it is written as text; None where it is none."""
+    """A number from 0 to LARGEST, also where it is written as text; None where it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
         found = float(value)
     except (ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) and found >= 0 else None
+    return found if 0 <= found <= LARGEST else None
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

@@ -108,7 +108,7 @@ def merged(nodes: Sequence[NodeRecord], unequal: bool = False) -> Merged:
     """The nodes as one; BadInput where they are not nodes of one kind, or one is given twice."""
     _each_once(nodes)
     _one_kind(nodes, unequal)
-    found = {name: _spread(nodes, name) for name in _names(nodes)}
+    found = _spreads(nodes)
     first, count = nodes[0].record, len(nodes)
     record = first.model_copy(
         update={
@@ -125,13 +125,17 @@ def merged(nodes: Sequence[NodeRecord], unequal: bool = False) -> Merged:
     return Merged(tuple(nodes), record, found, tuple(_remarks(nodes, found)))
 
 
-def _names(nodes: Sequence[NodeRecord]) -> list[str]:
-    return list(dict.fromkeys(name for each in nodes for name in each.record.by_name()))
+def _spreads(nodes: Sequence[NodeRecord]) -> dict[str, Spread]:
+    """Every measurement over the nodes that have it."""
+    found: dict[str, list[tuple[str, Measured]]] = {}
+    for each in nodes:
+        for name, one in each.record.by_name().items():
+            found.setdefault(name, []).append((each.host, one))
+    return {name: Spread(tuple(sorted(have, key=_median))) for name, have in found.items()}
 
 
-def _spread(nodes: Sequence[NodeRecord], name: str) -> Spread:
-    have = [(each.host, each.record.by_name()[name]) for each in nodes if name in each.record.by_name()]
-    return Spread(tuple(sorted(have, key=lambda one: one[1].median)))
+def _median(one: tuple[str, Measured]) -> float:
+    return one[1].median
 
 
 def _least(spread: Spread, count: int) -> Measured:
