@@ -13,6 +13,7 @@ from ziplan.report.derivation import explained
 from ziplan.report.limits import limits_text
 from ziplan.report.lines import coloured, in_ascii, plain
 from ziplan.report.models import model_text
+from ziplan.report.table import Column, table
 from ziplan.report.text import Written, fit_text
 from ziplan.solve.problem import Baseline
 from ziplan.workload.load import load_workload
@@ -285,3 +286,16 @@ def test_explained_shows_symbols_numbers_and_value():
     assert "stage3_max_live_parameters" in said
     assert "cuda_context = 1 GB (500 MB to 2 GB), assumed: a guess" in said
     assert max(map(len, said.splitlines())) <= 100
+
+
+def test_a_table_looks_at_a_column_as_a_whole_a_few_times_however_many_rows_it_has():
+    class Cells(list):
+        looked = 0
+
+        def __iter__(self):
+            self.looked += 1
+            return super().__iter__()
+
+    cells = Cells(str(row) for row in range(100))
+    assert len(table([Column("x", cells)], 100)) == 101
+    assert cells.looked < 5

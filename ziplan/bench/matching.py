@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from ziplan.hardware.shipped import list_profiles, shipped
@@ -45,6 +46,7 @@ def peak_rates(part: str) -> dict[str, float]:
     return {precision: rate for precision, rate in found.items() if rate is not None}
 
 
+@cache
 def gpu_part(name: str, memory_bytes: float | None) -> str:
     """The shipped GPU of a name and a size of memory; empty where none is, or more than one could be.
 
@@ -84,6 +86,7 @@ def _models(found: frozenset[str]) -> frozenset[str]:
     return frozenset(word for word in kept if not re.fullmatch(r"\d+(gb|tb)|sxm\d*|hbm\d*e?|x\d+", word))
 
 
+@cache
 def drive_part(model: str) -> str:
     """The shipped drive whose whole name is in a drive's model; empty where none is."""
     own, best, most = words(model), "", 0

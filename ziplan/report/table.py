@@ -28,10 +28,12 @@ class Column(NamedTuple):
         """Columns of the terminal that it takes."""
         return max(len(text) for text in (self.title, *self.texts))
 
-    def padded(self, cell: Span | str, style: str = "") -> Span:
-        """One cell at the width of its column."""
-        text, own = (cell.text, cell.style) if isinstance(cell, Span) else (cell, style)
-        return Span(f"{text:>{self.width}}" if self.right else f"{text:<{self.width}}", own)
+    def padded(self) -> list[Span]:
+        """Its title and its cells, each at the width of the column."""
+        width = self.width
+        cells = [each if isinstance(each, Span) else Span(each, "") for each in self.cells]
+        spans = [Span(self.title, "bold"), *cells]
+        return [Span(f"{text:>{width}}" if self.right else f"{text:<{width}}", own) for text, own in spans]
 
 
 def table(columns: Sequence[Column], width: int) -> list[Line]:
@@ -42,10 +44,7 @@ def table(columns: Sequence[Column], width: int) -> list[Line]:
         if not goes.expendable:
             break
         kept.remove(goes)
-    rows: list[Line] = [_joined([column.padded(column.title, "bold") for column in kept])]
-    count = len(kept[0].cells)
-    rows += [_joined([column.padded(column.cells[row]) for column in kept]) for row in range(count)]
-    return rows
+    return [_joined(cells) for cells in zip(*(column.padded() for column in kept), strict=True)]
 
 
 def _joined(cells: Sequence[Span]) -> Line:
