@@ -45,6 +45,13 @@ def test_a_comment_on_the_line_of_the_key(tmp_path, capsys, mark):
     assert not said["unused_suppressions"]
 
 
+def test_a_comment_between_marks(tmp_path, capsys):
+    """Hjson has these too, and the key may come behind one."""
+    said = judged(tmp_path, capsys, bucket=f"/* ziplan: ignore ZP302 kept for stage 2 */ {BUCKET}")
+    (found,) = said["suppressed"]
+    assert (found["code"], found["line"], found["reason"]) == ("ZP302", 6, "kept for stage 2")
+
+
 def test_of_another_line_it_says_nothing_and_is_told_as_unused(tmp_path, capsys):
     said = judged(tmp_path, capsys, timers=", # ziplan: ignore ZP302")
     assert "ZP302" in codes(said["findings"])

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from check.asked import Ask
+from check.asked import CPU, NVME, ZERO, Ask
 from check.fixtures import FIXTURES
 
 from ziplan.check.launch import Launch
@@ -104,6 +104,16 @@ def test_a_launch_script_says_how_many_ranks_there_are(tmp_path, line, ranks):
     assert case.plan.dp_degree == ranks
     with pytest.raises(BadInput, match=r"launch\.sh: .*32 ranks are started, and .* has 16 GPUs"):
         Ask(launch="torchrun --nnodes 4 --nproc_per_node 8 t.py", cluster="2x dgx-a100-80g").case(tmp_path)
+
+
+@pytest.mark.parametrize(("where", "stage", "divides"), [(CPU, 3, True), (CPU, 2, False), (NVME, 3, False)])
+def test_a_share_on_the_gpu_is_proposed_where_deepspeed_divides_the_optimizer(
+    tmp_path, where, stage, divides
+):
+    changes = {**where, "gradient_accumulation_steps": 1, f"{ZERO}.stage": stage}
+    machine = ("cpu.adam_params_per_s=1 Gparam/s",)
+    (found,) = Ask(changes, settings=machine).found(tmp_path, RULES["ZP205"])
+    assert ("ratio" in found.fix) is divides
 
 
 LAUNCHES = {

@@ -147,6 +147,12 @@ def test_no_batch_below_one_is_proposed(tmp_path):
     assert fix == "write numbers of at least 1"
 
 
+@pytest.mark.parametrize("count", ["0", "-1", "many", "2.5", "[8]"])
+def test_processes_that_are_no_number_of_ranks_are_refused(tmp_path, count):
+    with pytest.raises(BadInput, match="num_processes: expected a whole number of at least 1"):
+        opened(tmp_path, OWN.replace("num_processes: 4", f"num_processes: {count}"), "a.yaml")
+
+
 def test_a_command_line_with_an_accelerate_config(tmp_path):
     (tmp_path / "own.yaml").write_text(OWN)
     command = (

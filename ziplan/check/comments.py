@@ -17,7 +17,7 @@ from ziplan.files.hjson import read_hjson
 
 YAML_ENDINGS = (".yaml", ".yml")
 MARK = "ziplan:"
-_MARK = re.compile(rf"(?:#|//)[ \t]*{MARK}(?P<said>[^\r\n]*)")
+_MARK = re.compile(rf"(?:#|//)[ \t]*{MARK}(?P<line>[^\r\n]*)|/\*[ \t]*{MARK}(?P<block>[^\r\n]*?)\*/")
 _SAID = re.compile(r"\s*ignore\s+(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*)\s*(?P<reason>.*)")
 
 
@@ -38,7 +38,7 @@ def _of(document: Document, wrong: list[Problem]) -> Iterator[Ignore]:
         starts = [0, *(each.end() for each in LINE_BREAK.finditer(document.text, 0, match.start()))]
         line = len(starts)
         place = document.place(Spot(line, match.start() - starts[-1] + 1, len(match.group())))
-        said = _SAID.fullmatch(match["said"])
+        said = _SAID.fullmatch((match["line"] or match["block"] or "").rstrip())
         codes = re.findall(r"[A-Z]+[0-9]+", said["codes"]) if said else []
         unknown = [code for code in codes if code not in RULES]
         if unknown or not codes:

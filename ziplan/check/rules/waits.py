@@ -37,9 +37,17 @@ def optimizer_pass(case: Case) -> Iterator[Hit]:
         f"({optimizer / whole:.0%}), and the GPU waits for all of it",
         key="gradient_accumulation_steps",
         field="accumulation_steps",
-        fix="more accumulation steps: the pass comes once a step; or part of it on the GPU (ratio)",
+        fix="more accumulation steps: the pass comes once a step" + _or_twin_flow(case),
         number=Number(optimizer, "s"),
     )
+
+
+def _or_twin_flow(case: Case) -> str:
+    """What else helps where DeepSpeed divides the optimizer between GPU and host: stage 3 without NVMe."""
+    divides = case.runtime.NAME == "deepspeed" and case.plan is not None and case.plan.zero_stage == 3
+    if not divides or case.share("optimizer", case.nvme):
+        return ""
+    return "; or part of it on the GPU (ratio)"
 
 
 def unbound_cores(case: Case) -> Iterator[Hit]:

@@ -60,8 +60,18 @@ def open_config(path: str | os.PathLike[str], name: str = "") -> Opened:
         message = "no kind of config that ziplan knows"
         raise BadInput(document.problem((), "ZP010", message, f"expected {EXPECTED}"))
     if form == "accelerate":
-        return Opened(form, document, Path(path), _positive(document.data.get("num_processes")))
+        return Opened(form, document, Path(path), _processes(document))
     return Opened(form, document, Path(path))
+
+
+def _processes(document: Document) -> int | None:
+    """The processes that accelerate's config starts, where it says so."""
+    stated = document.data.get("num_processes")
+    count = _positive(stated)
+    if stated is not None and count is None:
+        message = f"num_processes: expected a whole number of at least 1, not {stated!r:.40}"
+        raise BadInput(document.problem(("num_processes",), "ZP010", message, "the ranks of all nodes"))
+    return count
 
 
 def form_of(data: Any) -> Form | None:
