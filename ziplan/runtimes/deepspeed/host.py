@@ -15,6 +15,9 @@ from ziplan.runtimes.shared.loading import checkpoint_files, whole_model
 from ziplan.runtimes.shared.memory import add_processes
 from ziplan.runtimes.shared.pinned import pinned_high
 
+SAVED = "weights to be saved"
+"""The line of what rank 0 alone has of its model: once, however many ranks a node has."""
+
 
 def add_host(book: Ledger, facts: Facts, host: str) -> None:
     """All lines of a node's DRAM, the tier called `host`."""
@@ -79,7 +82,7 @@ def _save(book: Ledger, f: Facts, host: str) -> None:
         share=where(f.plan.zero_stage >= 3, f.gathers_to_save, 1.0),
         ranks_per_instance=1.0,
     )
-    book.add("weights to be saved", host, ("save",), cloned, knob="training.saving")
+    book.add(SAVED, host, ("save",), cloned, knob="training.saving")
     # torch.save brings what is on the GPU to the host, a tensor at a time.
     states = _sharded(f, "one kind of optimizer state of every rank", FP32_BYTES, f.optimizer_on(f.gpu))
     book.add(

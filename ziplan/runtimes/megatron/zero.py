@@ -23,6 +23,7 @@ from ziplan.hardware.rates import ARITHMETIC
 from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
 from ziplan.runtimes import deepspeed
+from ziplan.runtimes.deepspeed.host import SAVED
 from ziplan.runtimes.megatron.facts import Facts
 from ziplan.runtimes.megatron.memory import add_groups
 from ziplan.runtimes.megatron.sliced import sliced
@@ -62,8 +63,9 @@ def ledger(
     f, book = Facts(derivation, cluster, workload, plan), Ledger(derivation)
     for line in inner.ledger(derivation, cluster, *_of_slice(workload, plan)).lines:
         tier = cluster.node.tiers.get(line.tier)
-        if tier is not None and tier.scope == "node" and _slices_per_rank(f) != 1:
-            times = _slices_per_rank(f)
+        # Each slice has a rank 0 that saves it, and the first node has all of them.
+        times = f.plan.tp_degree if line.name == SAVED else _slices_per_rank(f)
+        if tier is not None and tier.scope == "node" and times != 1:
             line = line._replace(low=times * line.low, high=times * line.high, step=None)
         book.lines.append(line)
     add_groups(book, f)

@@ -12,7 +12,10 @@ GPU_CONTEXT = (0.4e9, 1.2e9)
 """Bytes of a CUDA or HIP context with its loaded kernels, by GPU and library version."""
 
 COLLECTIVE_BUFFERS = (0.1e9, 1.0e9)
-"""Bytes of NCCL's channels on each GPU, when there is more than one."""
+"""Bytes of NCCL's channels on each GPU, when there is more than one: by group and number of channels.
+
+544 to 688 MiB for a group of A100s with NVLink (https://github.com/NVIDIA/nccl/issues/964).
+"""
 
 ALLOCATOR_SLACK = 0.04
 """Share of a GPU's memory that PyTorch's allocator may hold without using it."""
