@@ -37,6 +37,13 @@ def test_the_list_names_every_benchmark(capsys):
         assert re.search(rf"^{re.escape(name)} ", done.out, re.MULTILINE)
 
 
+@pytest.fixture
+def roomy(monkeypatch):
+    """Whatever is free here, there is room for a file."""
+    monkeypatch.setattr("ziplan.bench.storage.benchmarks.with_room", list)
+
+
+@pytest.mark.usefixtures("roomy")
 def test_a_dry_run_says_what_how_long_and_how_much_and_measures_nothing(capsys, tmp_path):
     done = ziplan(capsys, "bench", "--dry-run", "--quick", "--storage", tmp_path, "--max-write", "3 GiB")
     assert done.code == 0
@@ -53,6 +60,7 @@ def test_a_dry_run_as_json_is_a_record_with_a_plan(capsys, tmp_path):
     jsonschema.validate(document, Record.model_json_schema())
 
 
+@pytest.mark.usefixtures("roomy")
 def test_runs_share_the_cap_on_bytes(capsys, tmp_path):
     options = ("bench", "--dry-run", "--storage", tmp_path, "--max-write", "4 GB", "--only", "storage")
     done = ziplan(capsys, *options, "--repeat", "2", "--json")

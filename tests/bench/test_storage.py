@@ -17,7 +17,7 @@ from ziplan.bench.benchmark import Options, Task
 from ziplan.bench.measurement import CannotMeasure, Measured, Waived
 from ziplan.bench.storage import benchmarks, plan
 from ziplan.bench.storage.load import MIB, Stream, random_block, run, stamped
-from ziplan.bench.storage.plan import Times, apart, file_size, write_share
+from ziplan.bench.storage.plan import Times, apart, file_size, without_room, write_share
 from ziplan.bench.storage.scratch import FREE_FLOOR, prove_direct, room, scratch
 from ziplan.bench.topology import FoundFolder, FoundGpu, PciDevice, Topology
 from ziplan.runtimes.deepspeed.reading.loose_tables import AIO
@@ -283,3 +283,19 @@ def test_a_killed_process_leaves_no_file_and_no_byte(direct, moment):
     while abs(used(direct) - before) > 16 * MIB and time.monotonic() < deadline:
         time.sleep(0.1)
     assert abs(used(direct) - before) <= 16 * MIB
+
+
+def test_a_folder_without_room_costs_nothing_and_that_is_told():
+    sizes = {"size_bytes": 2e12, "free_bytes": 0.2 * 2e12 + 200e6}
+    full = folder("/a", "a", ("x",)).model_copy(update=sizes)
+    roomy = folder("/b", "b", ("y",))
+    options = Options(max_write=100e9)
+    alone, together = (
+        each.cost(Task(Topology(folders=(full, roomy)), options)) for each in benchmarks.BENCHMARKS
+    )
+    assert alone.bytes_written == write_share(Task(Topology(folders=(full, roomy)), options), 2)
+    assert (together.bytes_written, together.seconds) == (0, plan.STARTING_SECONDS)
+    assert list(without_room((full, roomy))) == [
+        "/a: 20% of 2 TB is free, and 20% stay free: there is no room for a file "
+        "(200 MB are left, and a file has at least 268.4 MB)"
+    ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from ziplan.bench.comparison import Judgement, judgements, shares_measured
 from ziplan.bench.measurement import Measured, relative_spread
 from ziplan.bench.record import PlannedEntry, Record
+from ziplan.bench.storage.plan import without_room
 from ziplan.bench.wear import wears
 from ziplan.hardware.node import Node
 from ziplan.report.lines import Line, Span, glued, line, wrapped
@@ -132,6 +133,8 @@ def plan_text(record: Record, width: int) -> list[Line]:
         Column("what", [one.what for one in entries], right=False, expendable=1),
     ]
     lines = [*_head(record, width), *table(columns, width)] if entries else list(_head(record, width))
+    storage = any(one.name.startswith("storage") for one in entries)
+    lines += _said("not measured", list(without_room(record.topology.folders)) if storage else [], width)
     return [*lines, *wrapped(plan_sentence(record), width)]
 
 

@@ -31,6 +31,7 @@ from ziplan.bench.storage.plan import (
     file_size,
     measurable,
     times,
+    with_room,
     write_share,
 )
 from ziplan.bench.storage.scratch import Scratch, scratch
@@ -213,13 +214,16 @@ def _cost_alone(task: Task) -> Cost:
     plan = times(task.options, len(folders))
     # Reading may be taken twice.
     alone = plan.alone + (plan.read if task.options.sampling.retry else 0)
-    return Cost(STARTING_SECONDS + alone * len(folders), write_share(task, len(folders)) * len(folders))
+    found = len(with_room(folders))
+    return Cost(STARTING_SECONDS + alone * found, write_share(task, len(folders)) * found)
 
 
 def _cost_together(task: Task) -> Cost:
     folders = apart(task.topology.folders)
     if len(folders) < 2:
         return Cost(0.0)
+    if len(with_room(folders)) < len(folders):
+        return Cost(STARTING_SECONDS)
     seconds = STARTING_SECONDS + times(task.options, len(folders)).together
     return Cost(seconds, write_share(task, len(folders)) * len(folders))
 

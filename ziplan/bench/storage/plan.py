@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ziplan.bench.benchmark import GIB, Options, Task
 from ziplan.bench.measurement import CannotMeasure
 from ziplan.bench.storage.load import MIB
-from ziplan.bench.storage.scratch import FREE_FLOOR, room
+from ziplan.bench.storage.scratch import FREE_FLOOR, Room, room
 from ziplan.bench.topology import FoundFolder
 from ziplan.units import show
 
@@ -88,14 +88,37 @@ def write_share(task: Task, beside: int) -> float:
     return min(task.options.max_write / max(1, parts), task.bytes_left / max(1, beside))
 
 
+def with_room(folders: Iterable[FoundFolder]) -> list[FoundFolder]:
+    """The folders in which there is room for a file, or of which it is not known."""
+    return [
+        each
+        for each in folders
+        if not each.size_bytes or Room(each.size_bytes, each.free_bytes).usable >= SMALLEST_FILE
+    ]
+
+
+def without_room(folders: Iterable[FoundFolder]) -> Iterator[str]:
+    """Of each folder in which there is no room for a file, that it is so."""
+    every = measurable(folders)
+    found = with_room(every)
+    for each in every:
+        if each not in found:
+            yield f"{each.path}: {_no_room(Room(each.size_bytes, each.free_bytes))}"
+
+
+def _no_room(space: Room) -> str:
+    free = f"{space.free / max(1.0, space.size):.0%} of {show(space.size, 'B')} is free"
+    left = f"{show(space.usable, 'B')} are left, and a file has at least {show(SMALLEST_FILE, 'B')}"
+    return f"{free}, and {FREE_FLOOR:.0%} stay free: there is no room for a file ({left})"
+
+
 def file_size(folder: str, options: Options) -> int:
     """Bytes of the file in a folder: beyond a drive's own DRAM, within what is free above the floor."""
     space = room(folder)
     wanted = (4 if options.quick else 16) * GIB
     size = int(min(wanted, space.usable, options.max_write)) // MIB * MIB
     if size < SMALLEST_FILE:
-        free = f"{space.free / space.size:.0%} of {show(space.size, 'B')} is free"
         if options.max_write < SMALLEST_FILE:
             raise CannotMeasure(f"--max-write leaves less than {SMALLEST_FILE // MIB} MiB to write")
-        raise CannotMeasure(f"{free}, and {FREE_FLOOR:.0%} stay free: there is no room for a file")
+        raise CannotMeasure(_no_room(space))
     return size
