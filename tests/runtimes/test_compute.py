@@ -1,12 +1,13 @@
 """What a GPU does in a micro-step: products at their rates, all else by its bytes, Python beside it."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from runtimes.toy import HIDDEN, MIDDLE, VOCABULARY, cluster, plan, toy, workload
 
 from ziplan.estimate import estimate
-from ziplan.hardware.rates import ATTENTION, MATRIX
+from ziplan.hardware.rates import ATTENTION, IDLE, MATRIX, WAVES_OF_THAT_RUN
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing
 from ziplan.runtimes import RUNTIMES
@@ -16,6 +17,8 @@ from ziplan.runtimes.deepspeed.traits import traits_of
 from ziplan.runtimes.fsdp.facts import Facts as FsdpFacts
 from ziplan.runtimes.shared.compute import gpu_work, matrix_flops, micro_step_flops
 from ziplan.runtimes.shared.facts import Facts
+from ziplan.study.records import load_runs, shipped_files
+from ziplan.study.validate import estimated
 
 LAYERS, TOKENS = 4, 2048
 MATRICES = LAYERS * (4 * HIDDEN**2 + 2 * HIDDEN * MIDDLE)
@@ -77,6 +80,64 @@ def test_recomputation_without_reentrance_stops_before_the_last_matrix_of_a_laye
     assert again(FsdpFacts) == again(DeepSpeedFacts) == whole - last
     before_5 = partial(DeepSpeedFacts, traits=traits_of("0.16.9"))
     assert again(before_5) == whole
+
+
+def waves(tokens=TOKENS, multiprocessors=64, mode=Checkpointing.NONE, **training):
+    """What one micro-step leaves idle, on a GPU of so many multiprocessors."""
+    machine = cluster()
+    gpu = machine.node.gpu.model_copy(update={"multiprocessors": multiprocessors})
+    machine = replace(machine, node=machine.node.model_copy(update={"gpu": gpu}))
+    work = workload(toy(LAYERS), sequence_length=tokens, **training)
+    return Facts(Derivation(), machine, work, plan(activation_checkpointing=float(mode)))
+
+
+def test_a_gpu_without_a_number_of_multiprocessors_has_full_waves():
+    assert demands(facts())["partial waves"].amount == 0
+    assert demands(waves(precision="fp32"))["partial waves"].amount == 0
+
+
+@pytest.mark.parametrize(("mode", "again"), [(Checkpointing.NONE, 0), (Checkpointing.FULL, 1)])
+def test_what_waves_leave_idle_is_counted_product_by_product(mode, again):
+    """All tiles fit into one wave of so many multiprocessors, which take one each; the best are square."""
+    many = 10_000
+    f = waves(multiprocessors=many, mode=mode)
+    work = demands(f)
+    assert work["partial waves"].resource == IDLE
+    wave = many * 128 * 128 / 0.95
+    # Depth of each product: forward and recomputation, gradients of inputs, gradients of weights.
+    shapes = [(HIDDEN, 3 * HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, MIDDLE), (MIDDLE, HIDDEN)]
+    layer = sum(2 * wave * ((1 + again) * i + o + TOKENS) for i, o in shapes)
+    head = 2 * wave * (HIDDEN + VOCABULARY + TOKENS)
+    time = LAYERS * layer + head
+    assert work["partial waves"].amount == pytest.approx(time - work["compute"].amount)
+
+
+def test_the_rate_of_full_waves_is_from_the_run_that_it_names():
+    name = "llm-foundry-7b-8a100-80g-2048x6"
+    (run,) = (each for each in load_runs(shipped_files()) if each.entry.id == name)
+    terms = estimated(run).terms
+    stretch = 1 + terms["partial waves"] / terms["compute"]
+    assert stretch == pytest.approx(WAVES_OF_THAT_RUN, abs=5e-5)
+    assert run.entry.calibration
+
+
+def test_idle_flops_are_no_flops():
+    f = waves()
+    answer = estimate(f.cluster, f.workload, RUNTIMES["fsdp"], f.plan)
+    assert answer.terms["partial waves"] > 0
+    assert answer.hardware_flops == pytest.approx(micro_step_flops(f))
+
+
+def test_a_slice_of_a_matrix_fills_fewer_waves_than_the_matrix():
+    """As many FLOPs in all, in halves of each result that leave a larger part of their last wave empty."""
+    machine = waves(multiprocessors=108).cluster
+    work = workload(toy(LAYERS), sequence_length=TOKENS)
+    whole, halves = (
+        estimate(machine, work, RUNTIMES["megatron"], plan(zero_stage=0.0, tp_degree=degree))
+        for degree in (1.0, 2.0)
+    )
+    shares = [answer.terms["partial waves"] / answer.terms["compute"] for answer in (whole, halves)]
+    assert shares[1] > shares[0]
 
 
 @pytest.mark.parametrize(

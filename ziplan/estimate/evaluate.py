@@ -13,7 +13,7 @@ from ziplan.estimate.fidelity import residuals, widened
 from ziplan.estimate.rates import Rates
 from ziplan.estimate.result import Assumption, Estimate, TierMemory
 from ziplan.hardware.cluster import Cluster
-from ziplan.hardware.rates import ARITHMETIC, GPU, UNKNOWN, End
+from ziplan.hardware.rates import ARITHMETIC, COUNTED, GPU, UNKNOWN, End
 from ziplan.laws.counts import step_flops, tokens_per_step
 from ziplan.laws.efficiency import partly_overlapped_time, step_cost
 from ziplan.laws.endurance import drive_lifetime
@@ -108,7 +108,7 @@ def _estimated(
         step_time=step_time,
         tokens_per_step=tokens,
         model_flops=model_flops,
-        hardware_flops=total(_worked(segments, kind) for kind in ARITHMETIC) * _gpus(plan),
+        hardware_flops=total(_worked(segments, kind) for kind in COUNTED) * _gpus(plan),
         memory=memory(cluster, book),
         ledger=book,
         segments=segments,

@@ -30,6 +30,10 @@ A100 80 GB, nothing recomputed; https://github.com/mosaicml/llm-foundry, scripts
 the rest of its step is taken off: 215 TFLOP/s, 0.79 of the best product alone.
 """
 
+WAVES_OF_THAT_RUN = 1.0273
+"""Time of the same run's matrix products over that of whole waves of tiles (`ziplan.laws.tiles.wave_stretch`,
+12,288 tokens, width 4,096, 108 multiprocessors): where waves are counted, a full one is so much faster."""
+
 ATTENTION_OVER_MATRIX = 0.429
 """Rate of a fused attention kernel over that of matrix products, the FLOPs of backward counted as twice
 forward's (it recomputes the scores besides).
@@ -139,23 +143,42 @@ def sustained_rate(node: Node, precision: Precision) -> Rate:
     return _taken("gpu.sustained_flops_per_s", rate, "FLOP/s", ACHIEVABLE_SOURCE, low, high)
 
 
+def counts_waves(node: Node, precision: Precision) -> bool:
+    """Whether products count in tiles and waves: on tensor cores, of a known number of multiprocessors."""
+    return node.gpu.multiprocessors is not None and precision != "fp32"
+
+
 def matrix_rate(node: Node, precision: Precision) -> Rate:
-    """FLOP/s of one GPU in the matrix products of a training step, at most that of a product alone."""
-    gpu, sustained = node.gpu, sustained_rate(node, precision)
-    best = gpu.matmul_flops_per_s.get(precision) or gpu.peak_flops_per_s.get(precision, UNLIMITED)
-    return sustained._replace(value=min(MATRIX_OVER_SUSTAINED * sustained.value, best))
+    """FLOP/s of one GPU in the matrix products of a training step, at most that of a product alone.
+
+    Where waves are counted it is the rate of full ones, and what is not full is counted apart (IDLE).
+    """
+    full = WAVES_OF_THAT_RUN if counts_waves(node, precision) else 1.0
+    return _of_products(node, precision, full * MATRIX_OVER_SUSTAINED)
 
 
 def attention_rate(node: Node, precision: Precision) -> Rate:
     """FLOP/s of one GPU in a fused attention kernel."""
-    matrices = matrix_rate(node, precision)
+    matrices = _of_products(node, precision, MATRIX_OVER_SUSTAINED)
     return matrices._replace(value=ATTENTION_OVER_MATRIX * matrices.value)
+
+
+def _of_products(node: Node, precision: Precision, over_sustained: float) -> Rate:
+    gpu, sustained = node.gpu, sustained_rate(node, precision)
+    best = gpu.matmul_flops_per_s.get(precision) or gpu.peak_flops_per_s.get(precision, UNLIMITED)
+    return sustained._replace(value=min(over_sustained * sustained.value, best))
 
 
 GPU, MATRIX, ATTENTION = "gpu", "gpu_matrix", "gpu_attention"
 
-ARITHMETIC = {GPU: sustained_rate, MATRIX: matrix_rate, ATTENTION: attention_rate}
+IDLE = "gpu_idle"
+"""FLOPs that matrix products leave undone in waves and tiles that are not full: all they take is time."""
+
+ARITHMETIC = {GPU: sustained_rate, MATRIX: matrix_rate, ATTENTION: attention_rate, IDLE: matrix_rate}
 """What a GPU computes, to its rate: all kinds at the one that training sustains, matrices, attention."""
+
+COUNTED = (GPU, MATRIX, ATTENTION)
+"""Those of them whose FLOPs are done."""
 
 
 def cpu_optimizer_rate(node: Node) -> Rate:

@@ -23,6 +23,7 @@ ROWS = {
     "gpu": "GPU",
     "gpu_matrix": "GPU, products with matrices",
     "gpu_attention": "GPU, attention",
+    "gpu_idle": "GPU, waves that are not full",
     "python": "Python",
     "gather": "gather and reduce between ranks",
     "cpu_optimizer": "CPU optimizer",

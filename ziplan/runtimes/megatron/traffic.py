@@ -21,10 +21,12 @@ from ziplan.laws.traffic import activation_traffic
 from ziplan.plan import Plan
 from ziplan.runtimes.megatron import laws
 from ziplan.runtimes.megatron.facts import Facts
+from ziplan.runtimes.megatron.sliced import sliced
 from ziplan.runtimes.runtime import FABRIC, NETWORK, Demand, Segment, total
 from ziplan.runtimes.shared.compute import (
     MOVED,
     attention_flops_of,
+    idle_in_waves,
     matrix_flops,
     moved_by_layers,
     moved_by_matrices,
@@ -85,7 +87,7 @@ def _computed(f: Facts) -> list[Demand]:
             resource,
             f.derivation.apply(laws.divided_flops, f"{term} of one GPU", flops=amount, **degrees),
         )
-        for term, resource, amount in products(f, matrices, attention_flops_of(f))
+        for term, resource, amount in products(f, matrices, attention_flops_of(f), _idle(f))
     ]
     acts = f.workload.activations
     whole = acts.none_high + acts.attention_scores_high * f.workload.training.attended
@@ -105,6 +107,12 @@ def _computed(f: Facts) -> list[Demand]:
         for name, amount, undivided in kinds
     )
     return [*demands, Demand(MOVED, f"{f.gpu}.read", moved)]
+
+
+def _idle(f: Facts) -> float:
+    """What all GPUs of a group leave idle: each multiplies with its slice of every matrix."""
+    degree = int(f.plan.tp_degree)
+    return degree * idle_in_waves(f, sliced(f.workload, degree).model)
 
 
 def _saved(f: Facts) -> float:

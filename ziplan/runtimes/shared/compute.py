@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ziplan.hardware.rates import ATTENTION, MATRIX, UNKNOWN, UNLIMITED, matrix_rate, tier_rate
+from ziplan.hardware.rates import ATTENTION, IDLE, MATRIX, UNKNOWN, UNLIMITED, matrix_rate, tier_rate
 from ziplan.laws.counts import attention_flops, step_flops
 from ziplan.laws.memory import logits_bytes
 from ziplan.laws.traffic import activation_traffic, exposed_weight_bytes
 from ziplan.runtimes.runtime import Demand, total
 from ziplan.runtimes.schedule import Parts
+from ziplan.runtimes.shared.compute_waves import idle_of
 from ziplan.runtimes.shared.facts import Facts
 from ziplan.runtimes.shared.memory import INFERRED_LOGIT_BYTES, LOGIT_BYTES
 from ziplan.workload.model import Layer, Model
@@ -42,8 +43,8 @@ They are 0.43 s of the 2.2 s in which a V100 trains 1.2e9 parameters of width 1,
 without fused kernels (arXiv:1909.08053 section 5.1), of which its rate of matrix products is what is left.
 """
 
-COMPUTE, FUSED, MOVED = "compute", "attention", "GPU memory"
-"""Terms of what the GPU does in turn: products with matrices, fused attention, everything else."""
+COMPUTE, WAVES, FUSED, MOVED = "compute", "partial waves", "attention", "GPU memory"
+"""Terms of what the GPU does in turn: matrix products and what they leave idle, attention, the rest."""
 
 
 def micro_step_flops(f: Facts) -> float:
@@ -60,14 +61,16 @@ def gpu_work(f: Facts) -> tuple[Demand, ...]:
     """
     matrices, attention = matrix_flops(f), attention_flops_of(f)
     moved = moved_by_layers(f) + moved_by_matrices(f, matrices)
-    return (*products(f, matrices, attention), Demand(MOVED, f"{f.gpu}.read", moved))
+    idle = idle_in_waves(f, f.workload.model)
+    return (*products(f, matrices, attention, idle), Demand(MOVED, f"{f.gpu}.read", moved))
 
 
-def products(f: Facts, matrices: float, attention: float) -> tuple[Demand, ...]:
-    """What computes of the FLOPs of matrices and of attention, whose kernel may be one of its own."""
+def products(f: Facts, matrices: float, attention: float, idle: float) -> tuple[Demand, ...]:
+    """What computes the FLOPs of matrices and of attention, where fused by its own kernels, and idles."""
     fused = f.workload.training.attention == "flash"
     return (
         Demand(COMPUTE, MATRIX, matrices if fused else matrices + attention),
+        Demand(WAVES, IDLE, idle),
         Demand(FUSED, ATTENTION, attention if fused else 0.0),
     )
 
@@ -104,6 +107,13 @@ def matrix_flops(f: Facts) -> float:
         )
         for label, params in parts
     )
+
+
+def idle_in_waves(f: Facts, model: Model) -> float:
+    """FLOPs that a micro-step's products with a model's matrices, or a GPU's slice of them, leave undone."""
+    matrices = max(1.0, float(model.block_matmul_params))
+    reached = f.by_reach(lambda swept: swept.layers)
+    return idle_of(f, model, SWEEP, f.full * reached * (1 - f.stops_early * last_matrices(model) / matrices))
 
 
 def last_matrices(model: Model) -> float:
@@ -216,8 +226,10 @@ def _weights(f: Facts, flops: float) -> float:
 
 def share_of_work(f: Facts, parts: Parts, share: float) -> Iterator[tuple[str, str, float]]:
     """(term, resource, amount) of a share of what the GPU does in a micro-step, matrices first."""
-    for term, resource in ((COMPUTE, MATRIX), (FUSED, ATTENTION), (MOVED, f"{f.gpu}.read")):
-        yield term, resource, parts.of(term, resource, share)
+    for term, resource in ((COMPUTE, MATRIX), (WAVES, IDLE), (FUSED, ATTENTION), (MOVED, f"{f.gpu}.read")):
+        amount = parts.of(term, resource, share)
+        if amount or resource != IDLE:
+            yield term, resource, amount
 
 
 def work_flops(parts: Parts) -> float:
