@@ -54,7 +54,9 @@ def _head(record: Record, width: int) -> Iterator[Line]:
     for folder in topology.folders:
         drives = ", ".join(folder.drives) or "no drive that is seen"
         through = f" through {', '.join(folder.through)}" if folder.through else ""
-        yield from wrapped(f"{folder.label}: {folder.path}, {folder.filesystem} on {drives}{through}", width)
+        yield from wrapped(
+            f"{folder.label}: {folder.path}, {folder.filesystem} on {drives}{through}", width, keep_words=True
+        )
 
 
 def _columns(judged: Sequence[Judgement]) -> list[Column]:
@@ -103,7 +105,9 @@ def _said(title: str, sentences: Sequence[str], width: int) -> list[Line]:
     lines: list[Line] = []
     for index, sentence in enumerate(sentences):
         name = title if index == 0 else ""
-        lines += wrapped(f"{name:<13}".replace(" ", "\u00a0") + sentence, width, indent=" " * 13)
+        lines += wrapped(
+            f"{name:<13}".replace(" ", "\u00a0") + sentence, width, indent=" " * 13, keep_words=True
+        )
     return lines
 
 

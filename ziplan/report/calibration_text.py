@@ -31,7 +31,11 @@ def calibration_text(file: CalibrationFile, width: int, written: str = "") -> li
     if written:
         lines += [
             line(),
-            *wrapped(f"written to {written}: give it to fit, check and so on as --calibration", width),
+            *wrapped(
+                f"written to {written}: give it to fit, check and so on as --calibration",
+                width,
+                keep_words=True,
+            ),
         ]
     return lines
 

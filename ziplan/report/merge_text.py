@@ -25,7 +25,7 @@ def merge_text(found: Merged, width: int, written: str = "") -> list[Line]:
     lines += table(columns, width) if rows else wrapped("nothing was measured on any of them", width)
     lines += [each for remark in found.remarks for each in wrapped(f"note: {remark}", width)]
     if written:
-        lines += [line(), *wrapped(f"written: {written}", width)]
+        lines += [line(), *wrapped(f"written: {written}", width, keep_words=True)]
     return lines
 
 
