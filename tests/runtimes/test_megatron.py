@@ -15,8 +15,11 @@ from ziplan.runtimes.megatron.sliced import sliced
 from ziplan.runtimes.shared.compute import gpu_work
 from ziplan.runtimes.shared.facts import Facts
 from ziplan.simulate.step import simulate
+from ziplan.solve.problem import Problem
+from ziplan.solve.search import best_plan
 from ziplan.workload.config import model_of
 from ziplan.workload.kept import kept_bytes
+from ziplan.workload.load import load_model
 from ziplan.workload.training import Training, Workload
 
 MEGATRON = RUNTIMES["megatron"]
@@ -360,3 +363,26 @@ def test_of_few_tokens_neither_a_faster_gpu_nor_less_work_takes_longer(tensor, s
     for sequence in lengths:
         times = [time(factor, sequence) for factor in (4, 2, 1)]
         assert times == sorted(times)
+
+
+@pytest.mark.parametrize("shape", ["phi-2", "opt-2.7b"])
+def test_where_waves_are_counted_fewer_tokens_take_no_longer_either(shape):
+    """An A100's products of few tokens leave it idle, and weights come in meanwhile."""
+    machine, model = load_cluster("dgx-a100-80g"), load_model(shape)
+
+    def time(runtime, sequence):
+        training = Training(sequence_length=sequence, precision="bf16")
+        work = Workload(model, training, "bf16", kept_bytes(model, "flash", "bf16"))
+        chosen = plan(dp_degree=8.0, zero_stage=1.0)
+        return estimate(machine, work, runtime, runtime.settle(machine, work, chosen)).step_time
+
+    for runtime in (MEGATRON, RUNTIMES["deepspeed"]):
+        times = [time(runtime, sequence) for sequence in (16, 32, 48, 64, 96, 128, 192, 256, 512)]
+        assert times == sorted(times)
+
+
+def test_the_solver_plans_megatron_where_waves_are_counted():
+    """A grid of plans is one array of degrees."""
+    work = replace(WORK, precision="bf16")
+    answer = best_plan(Problem(load_cluster("dgx-a100-80g"), work, MEGATRON))
+    assert answer.terms.get("partial waves", 0.0) > 0

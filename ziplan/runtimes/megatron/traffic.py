@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ziplan.hardware.cluster import Cluster
-from ziplan.laws.law import Derivation, minimum
+from ziplan.laws.law import Derivation, minimum, where
 from ziplan.laws.memory import held_bytes
 from ziplan.laws.traffic import activation_traffic
 from ziplan.plan import Plan
@@ -80,21 +82,21 @@ def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: 
 def _computed(f: Facts) -> list[Demand]:
     """One GPU's part of a micro-batch: matrices with what they move divided evenly, the rest as it can be."""
     degrees = {"tp_degree": f.plan.tp_degree, "pp_degree": f.plan.pp_degree}
-    matrices = matrix_flops(f)
+    matrices, idle = matrix_flops(f), _idle(f)
     demands = [
         Demand(
             term,
             resource,
             f.derivation.apply(laws.divided_flops, f"{term} of one GPU", flops=amount, **degrees),
         )
-        for term, resource, amount in products(f, matrices, attention_flops_of(f), _idle(f))
+        for term, resource, amount in products(f, matrices, attention_flops_of(f), idle)
     ]
     acts = f.workload.activations
     whole = acts.none_high + acts.attention_scores_high * f.workload.training.attended
     kinds = (
         ("activations", moved_by_layers(f) - _saved(f), minimum(1.0, f.undivided(1.0) / whole)),
         # Divided like the products that they are hidden behind, or a faster GPU would take longer.
-        ("logits and weights", moved_by_matrices(f, matrices), 0.0),
+        ("logits and weights", moved_by_matrices(f, matrices, idle), 0.0),
     )
     moved = total(
         f.derivation.apply(
@@ -111,8 +113,13 @@ def _computed(f: Facts) -> list[Demand]:
 
 def _idle(f: Facts) -> float:
     """What all GPUs of a group leave idle: each multiplies with its slice of every matrix."""
-    degree = int(f.plan.tp_degree)
-    return degree * idle_in_waves(f, sliced(f.workload, degree).model)
+    degrees = sorted({int(degree) for degree in np.ravel(f.plan.tp_degree)})
+    return total(
+        where(f.plan.tp_degree == degree, 1.0, 0.0)
+        * degree
+        * idle_in_waves(f, sliced(f.workload, degree).model)
+        for degree in degrees
+    )
 
 
 def _saved(f: Facts) -> float:

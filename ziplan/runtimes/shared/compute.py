@@ -60,8 +60,8 @@ def gpu_work(f: Facts) -> tuple[Demand, ...]:
     nothing: they take the time of their bytes, which no product hides.
     """
     matrices, attention = matrix_flops(f), attention_flops_of(f)
-    moved = moved_by_layers(f) + moved_by_matrices(f, matrices)
     idle = idle_in_waves(f, f.workload.model)
+    moved = moved_by_layers(f) + moved_by_matrices(f, matrices, idle)
     return (*products(f, matrices, attention, idle), Demand(MOVED, f"{f.gpu}.read", moved))
 
 
@@ -80,9 +80,9 @@ def moved_by_layers(f: Facts) -> float:
     return _activations(f) + _scores(f)
 
 
-def moved_by_matrices(f: Facts, flops: float) -> float:
-    """Bytes through the GPU's memory of logits and loss, and of weights that so many FLOPs do not hide."""
-    return _logits(f) + _weights(f, flops)
+def moved_by_matrices(f: Facts, flops: float, idle: float) -> float:
+    """Bytes through the GPU's memory of logits and loss, and of weights that products do not hide."""
+    return _logits(f) + _weights(f, flops, idle)
 
 
 def matrix_flops(f: Facts) -> float:
@@ -203,8 +203,11 @@ def _logits(f: Facts) -> float:
     )
 
 
-def _weights(f: Facts, flops: float) -> float:
-    """Bytes of weights that a product of few tokens waits for: every product reads or writes them once."""
+def _weights(f: Facts, flops: float, idle: float) -> float:
+    """Bytes of weights that a product of few tokens waits for: every product reads or writes them once.
+
+    They are hidden as long as the product takes, the time in which it leaves the GPU `idle` included.
+    """
     node, model = f.cluster.node, f.workload.model
     rate = matrix_rate(node, f.workload.precision).value
     memory = tier_rate(f.gpu, node.tiers[f.gpu], "read").value
@@ -218,7 +221,7 @@ def _weights(f: Facts, flops: float) -> float:
         exposed_weight_bytes,
         "weights that few tokens do not hide",
         weight_bytes=f.element * passes * float(dense + experts),
-        flops=flops,
+        flops=flops + idle,
         product_flops_per_s=rate,
         memory_bandwidth=memory,
     )
