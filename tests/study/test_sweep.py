@@ -322,3 +322,32 @@ def test_an_early_interrupt_claims_nothing(capsys, monkeypatch):
     assert ran.code == 130
     assert "no point was solved" in ran.out
     assert "no point fits" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "blamed"),
+    [
+        (
+            "sweep",
+            ("--vary", "nodes=1", "--set", "tiers.dram.capacity=0 B"),
+            "--set tiers.dram.capacity: ZP011",
+        ),
+        ("sweep", ("--vary", "nodes=0"), "--vary nodes: ZP010"),
+        ("sweep", ("--vary", "training.bogus=1"), "--vary training.bogus: ZP012 unknown key `bogus`"),
+        (
+            "sweep",
+            ("--vary", "training.optimizer.kind=foo"),
+            "--vary training.optimizer.kind: ZP010 expected",
+        ),
+        ("sweep", ("--vary", "training.sequence_length=[1"), "--vary training.sequence_length: ZP002"),
+        ("sweep", ("--vary", "nodes=1", "--lora-rank", "8", "--lora-targets", "foo"), "--lora-targets"),
+        ("compare", ("--set", "tiers.dram.capacity=0 B"), "--set tiers.dram.capacity: ZP011"),
+        ("compare", ("--with", "nodes=0"), "--with nodes: ZP010"),
+        ("compare", ("--with", "training.precision=fp8"), "--with training.precision: ZP010 expected"),
+    ],
+)
+def test_what_is_wrong_is_said_of_the_option_that_it_was_given_with(capsys, command, options, blamed):
+    ran = ziplan(capsys, command, "llama-2-7b", "dgx-a100-80g", "--sequence-length", "1024", *options)
+    assert ran.code == 2
+    assert blamed in ran.err
+    assert {line.split()[0] for line in ran.err.splitlines() if line.startswith("--")} <= {blamed.split()[0]}

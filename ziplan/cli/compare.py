@@ -95,9 +95,9 @@ def _asked(request: Request, clusters: list[str], changed: list[str]) -> list[As
         )
     for name, changes in options:
         try:
-            problem = posed(request, changes)
+            problem = posed(request, changes, "--with")
         except BadInput as error:
-            wrong += [each._replace(file=each.file.replace("--set ", "--with ")) for each in error.problems]
+            wrong += error.problems
             continue
         for warning in problem.cluster.warnings:
             warn(warning)

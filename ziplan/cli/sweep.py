@@ -89,7 +89,11 @@ def sweep(
     axes = axes_of(vary)
     writable(output)
     found = swept(
-        partial(posed, given.on(model, cluster)), axes, jobs, progress_on_terminal(), on is Workers.RAY
+        partial(posed, given.on(model, cluster), option="--vary"),
+        axes,
+        jobs,
+        progress_on_terminal(),
+        on is Workers.RAY,
     )
     _deliver(found, SweepFormat.JSON if json else format, output, front)
     return ExitCode.OK if found.complete else ExitCode.INTERRUPTED

@@ -60,7 +60,7 @@ def swept(
     except KeyboardInterrupt:
         pass
     if len(solved) == len(points) and all(each.problems for each in solved):
-        raise BadInput(*(_of_the_axis(wrong) for each in solved for wrong in each.problems))
+        raise BadInput(*(wrong for each in solved for wrong in each.problems))
     rows = tuple(each.row for each in solved)
     outcomes = [row.outcome for row in rows]
     timed = [each for each in outcomes if each is not None and isfinite(each.step_time)]
@@ -142,8 +142,3 @@ def solve_point(pose: Pose, paths: Sequence[str], point: tuple[str, ...]) -> Sol
 def named(runtime: Runtime) -> str:
     """A runtime and its version."""
     return f"{runtime.NAME} {runtime.VERSION}".rstrip()
-
-
-def _of_the_axis(wrong: Wrong) -> Wrong:
-    """A problem of a change, named after the flag that it was given with."""
-    return wrong._replace(file=wrong.file.replace("--set ", "--vary "))

@@ -127,6 +127,11 @@ class _Collected:
         return value
 
 
+def flag_of(setting: str) -> str:
+    """The flag that a setting of the training has on the command line."""
+    return _FLAG_NAMES.get(setting, f"--{setting.replace('_', '-')}")
+
+
 class _Flags:
     """The command line's settings, located by the name of their flag."""
 
@@ -138,7 +143,7 @@ class _Flags:
     ) -> Problem:
         """A problem with the flag of the setting at `path`."""
         name = str(path[-1] if "lora_rank" in path else path[0]) if path else ""
-        flag = _FLAG_NAMES.get(name, f"--{name.replace('_', '-')}")
+        flag = flag_of(name)
         said = message.removeprefix(f"{dotted(path)}: ")
         return Problem("", 0, 0, code, f"{flag}: {said}" if name else said, help=help, hint=hint)
 
