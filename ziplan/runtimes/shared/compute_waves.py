@@ -22,7 +22,7 @@ From the A100's 73 products of 2,304 rows, depth 4,096 and 1,536 to 6,144 column
 measured (https://github.com/EleutherAI/cookbook, sizing/results/gemm_data/mm/ksweep_high/a100.out): of shares
 in steps of 0.05 the one whose largest error is least, 17 %, where one rate for all is up to 28 % off. Its
 square results, which were not used (mm/m_sweep/a100.out), are met to 3 % from 2,048 rows on; at 512 the law
-is 15 % slow, at 1,024 it is 1.7 times too fast.
+is 15 % slow, at 1,024 it is 1.7 times too fast. No such table of an H100 is known: the same is taken.
 """
 
 
