@@ -1,6 +1,7 @@
 """`ziplan calibrate` and `--calibration`: from logs to a file, and what the commands make of it."""
 
 import json
+import re
 
 import jsonschema
 import pytest
@@ -186,6 +187,9 @@ GOOD = {"schema": "ziplan.calibration/1", "machine": "m", "gpu": "g", "runtime":
         ({"values": {"swap_limit": {"value": "5 GB/s", "runs": []}}}, "runs"),
         ({"overlap": {"value": 1.5, "low": 0, "high": 1, "runs": ["a"]}}, "at most 1"),
         ({"residuals": {"NVMe": {"runs": 0, "low": 1, "high": 1}}}, "at least 1"),
+        ({"residuals": {"NVMe": {"runs": 2, "low": 1.5, "high": 0.5}}}, "low is more than high"),
+        ({"residuals": {"NVMe": {"runs": 2, "low": 1, "high": 1e30}}}, "at most 100"),
+        ({"overlap": {"value": 0.2, "low": 0.5, "high": 1, "runs": ["a"]}}, "not between low and high"),
     ],
 )
 def test_a_file_that_is_wrong_is_told_by_line(tmp_path, changes, said):
@@ -213,6 +217,22 @@ def test_a_run_that_is_still_far_off_is_asked_about(logs, capsys):
     answer = ziplan(capsys, "calibrate", str(logs / "cpu.log"), *asked, "--config", str(logs / "cpu.json"))
     assert answer.code == 0
     assert "is it a run of this model" in answer.out
+
+
+@pytest.mark.parametrize("times", [1e6, 1e-6])
+def test_a_log_of_another_unit_is_refused(logs, tmp_path, capsys, times):
+    lines = re.sub(
+        r"(fwd|bwd\w*|step): ([0-9.]+)",
+        lambda found: f"{found[1]}: {float(found[2]) * times:.6f}",
+        (logs / "cpu.log").read_text(),
+    )
+    (tmp_path / "us.log").write_text(lines)
+    asked = (MODEL, MACHINE, "--sequence-length", "2048", "--checkpointing", "full")
+    config = ("--config", str(logs / "cpu.json"), "-o", str(tmp_path / "out.yaml"))
+    answer = ziplan(capsys, "calibrate", str(tmp_path / "us.log"), *asked, *config)
+    assert answer.code == 2
+    assert "us.log" in answer.err
+    assert not (tmp_path / "out.yaml").exists()
 
 
 def test_the_gates_of_check_take_a_step_that_hides_less(tmp_path, capsys):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ziplan.errors import BadInput
 from ziplan.files import Document, nearest, read, validate
@@ -18,6 +18,9 @@ from ziplan.hardware.parts import Part
 from ziplan.units import Precision, UnitError, parse
 
 SCHEMA = "ziplan.calibration/1"
+
+FARTHEST = 100.0
+"""A step that took this many times as long as predicted, or as short, is of another run or another unit."""
 
 
 class Value(Part):
@@ -37,6 +40,12 @@ class Overlap(Part):
     low: float = Field(ge=0, le=1)
     high: float = Field(ge=0, le=1)
     runs: tuple[str, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Overlap:
+        if not self.low <= self.value <= self.high:
+            raise ValueError("its value is not between low and high")
+        return self
 
 
 class PhaseSeconds(Part):
@@ -70,8 +79,14 @@ class ResidualEntry(Part):
     """Measured over predicted step time of a kind of run, each predicted from the others if there are any."""
 
     runs: int = Field(ge=1)
-    low: float = Field(gt=0)
-    high: float = Field(gt=0)
+    low: float = Field(ge=1 / FARTHEST, le=FARTHEST)
+    high: float = Field(ge=1 / FARTHEST, le=FARTHEST)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> ResidualEntry:
+        if self.low > self.high:
+            raise ValueError("low is more than high")
+        return self
 
 
 class CalibrationFile(Part):

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from ziplan.errors import BadInput, Problem
 from ziplan.estimate.fidelity import kind_of
+from ziplan.hardware.calibration import FARTHEST
 from ziplan.runtimes.runtime import RUNNING
 from ziplan.study.calibrate.fit import Fit, fit
 from ziplan.study.calibrate.predicted import Predicted, predicted
 from ziplan.study.calibrate.runs import WHOLE, Run, Subject
+from ziplan.units import show_duration
 
 NOT_ALLOCATED = ("GPU context", "collective buffers", "allocator slack")
 """Lines of the ledger that PyTorch's own count of what is allocated does not hold."""
@@ -149,7 +151,20 @@ def _held(run: Run, found: Fit, others: Sequence[Run]) -> Held:
     phases.append(PhaseError(WHOLE, run.step_time, before.step_time, after.step_time))
     kind = kind_of(run.subject.cluster, run.subject.plan)
     from_others = _from(others, run).step_time if others else None
-    return Held(run, kind, tuple(phases), from_others, tuple(_peaks(run, before)))
+    held = Held(run, kind, tuple(phases), from_others, tuple(_peaks(run, before)))
+    _near(held)
+    return held
+
+
+def _near(held: Held) -> None:
+    """Refuse a run whose step is not one of what it is said to be of."""
+    if not 1 / FARTHEST <= held.factor <= FARTHEST:
+        shown = "with what the other runs show" if held.from_others is not None else "with all that it shows"
+        took, expected = (
+            show_duration(each, 3) for each in (held.run.step_time, held.run.step_time / held.factor)
+        )
+        message = f"{held.run.name}: a step took {took}, and takes {expected} {shown}"
+        raise BadInput.of(message, help="is it a run of this model, config and sequence length?")
 
 
 def _peaks(run: Run, found: Predicted) -> Iterator[PeakError]:
