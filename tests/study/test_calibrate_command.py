@@ -126,6 +126,13 @@ def test_another_machine_is_left_as_it_is_and_said(file):
     assert "DGX A100 80GB" in taken.warnings[-1]
 
 
+def test_residuals_of_another_runtime_are_left_out_and_that_is_said(file, capsys):
+    asked = ("fit", MODEL, MACHINE, "--sequence-length", str(SEQUENCE), "--calibration", str(file))
+    other = ziplan(capsys, *asked, "--runtime", "fsdp")
+    assert "is of runs under deepspeed: its overlap and residuals are not taken for fsdp" in other.err
+    assert "under deepspeed" not in ziplan(capsys, *asked).err
+
+
 def test_records_of_measured_runs_serve_as_they_are(tmp_path, capsys):
     path = write(tmp_path, {}, {"measured.step_time_s": 3.1})
     answer = ziplan(capsys, "calibrate", str(path), "--json")

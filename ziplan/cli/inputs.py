@@ -63,7 +63,7 @@ def _calibrated(cluster: Cluster, request: Request) -> Cluster:
         return cluster
     from ziplan.hardware.calibration import calibrated, load_calibration
 
-    return calibrated(cluster, load_calibration(request.calibration))
+    return calibrated(cluster, load_calibration(request.calibration), request.runtime)
 
 
 def _attempt(wrong: list[Wrong], load: Callable[[], T]) -> T | None:

@@ -167,9 +167,10 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
     return Calibration(document, file, values)
 
 
-def calibrated(cluster: Cluster, calibration: Calibration) -> Cluster:
+def calibrated(cluster: Cluster, calibration: Calibration, runtime: str = "") -> Cluster:
     """The cluster with a calibration's values; those of other parts than its own are left out, which is said.
 
+    `runtime` is that of the plan: the overlap and the residuals of another one's runs are not its own.
     What a command line sets (`--set`) stays: it is the last word on an input.
     """
     node, file, source = cluster.node, calibration.file, calibration.document.name
@@ -186,7 +187,11 @@ def calibrated(cluster: Cluster, calibration: Calibration) -> Cluster:
         cluster,
         node=node,
         provenance=provenance,
-        warnings=(*cluster.warnings, *_left_out(cluster, calibration, fits, whole)),
+        warnings=(
+            *cluster.warnings,
+            *_left_out(cluster, calibration, fits, whole),
+            *(_of_other_runs(calibration, runtime) if whole and runtime else ()),
+        ),
         calibrated=_calibrated(file, source) if whole else None,
     )
 
@@ -204,6 +209,13 @@ def _whole(cluster: Cluster, file: CalibrationFile) -> bool:
 def _calibrated(file: CalibrationFile, source: str) -> Calibrated:
     residuals = {kind: (each.runs, each.low, each.high) for kind, each in file.residuals.items()}
     return Calibrated(source, file.runtime, file.overlap.value if file.overlap else 1.0, residuals)
+
+
+def _of_other_runs(calibration: Calibration, runtime: str) -> Iterator[str]:
+    file, source = calibration.file, calibration.document.name
+    if file.runtime != runtime:
+        what = "its overlap and residuals are not taken"
+        yield f"{source} is of runs under {file.runtime}: {what} for {runtime}"
 
 
 def _left_out(cluster: Cluster, calibration: Calibration, fits: set[str], whole: bool) -> Iterator[str]:
