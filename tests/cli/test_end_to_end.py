@@ -133,3 +133,46 @@ def test_odd_values_are_warned_about_on_stderr(capsys):
     assert ran.code == 0
     assert "warning" not in ran.out
     assert "did you mean '25 Gbit/s'?" in ran.err
+
+
+TRAINED = ("llama-2-7b", "dgx-a100-80g", "--sequence-length", "1024")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("check", "ds.json", *TRAINED, "-o", "ds.json"), "ds.json: ZP001 is read by this command"),
+        (("check", "ds.json", *TRAINED, "-o", "json=./ds.json"), "ZP001 is read by this command"),
+        (("check", "ds.json", *TRAINED, "-o", "json=a", "-o", "html=a"), "a: ZP001 is to be written twice"),
+        (("report", *TRAINED, "ds.json", "-o", "link.json"), "link.json: ZP001 is read by this command"),
+        (("report", *TRAINED, "--plot", "memory=a.svg", "--plot", "terms=a.svg"), "is to be written twice"),
+        (("report", *TRAINED, "--plot", "a.svg", "-o", "a.svg"), "a.svg: ZP001 is to be written twice"),
+        (("simulate", *TRAINED, "-o", "a", "--trace", "a"), "a: ZP001 is to be written twice"),
+        (("diff", "ds.json", "ds.json", "-o", "ds.json"), "ds.json: ZP001 is read by this command"),
+        (("fit", "model.yaml", TRAINED[1], "-o", "model.yaml"), "is read by this command"),
+        (
+            ("sweep", "model.yaml", TRAINED[1], "--vary", "nodes=1", "-o", "model.yaml"),
+            "is read by this command",
+        ),
+        (("compare", "model.yaml", TRAINED[1], "-o", "model.yaml"), "is read by this command"),
+        (("limits", "model.yaml", TRAINED[1], "-o", "model.yaml"), "is read by this command"),
+    ],
+)
+def test_no_answer_replaces_what_is_read_or_another_answer(capsys, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    texts = {
+        "ds.json": '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}}',
+        "model.yaml": "model: llama-2-7b\ntraining: {sequence_length: 1024}\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "link.json").symlink_to("ds.json")
+    ran = ziplan(capsys, *arguments)
+    assert ran.code == 2
+    assert said in ran.err
+    assert {each.name for each in tmp_path.iterdir()} == {*texts, "link.json"}
+    assert all((tmp_path / name).read_text() == text for name, text in texts.items())
+
+
+def test_a_device_takes_two_answers(capsys):
+    assert ziplan(capsys, "simulate", *TRAINED, "-o", "/dev/null", "--trace", "/dev/null").code == 0

@@ -12,7 +12,7 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.given import SETTLED_BY_A_CONFIG, Given, given_options
-from ziplan.cli.output import save, show, width, write
+from ziplan.cli.output import apart, save, show, width, write
 from ziplan.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
@@ -124,6 +124,7 @@ def check(
     asked = Asked(given.on(model, cluster), trainer.value if trainer else None, launch)
     chosen = CheckFormat.JSON if json else format
     files = [_destination(text, chosen) for text in output or ()]
+    apart([path for _, path in files], [config, model, cluster, launch, gates, baseline])
     checked = _checked(config, asked, ignore or [], gates, baseline, max_regress)
     _deliver(checked, chosen, files)
     code = exit_code(checked, fail_on, on_tight, on_unknown)

@@ -10,8 +10,9 @@ import typer
 from ziplan.cli import options
 from ziplan.cli.given import Given, given_options
 from ziplan.cli.inputs import Request, machine_names
-from ziplan.cli.output import deliver, warn, width
+from ziplan.cli.output import apart, deliver, warn, width
 from ziplan.errors import BadInput
+from ziplan.errors import Problem as Wrong
 
 if TYPE_CHECKING:
     from ziplan.report.comparison import Comparison
@@ -61,6 +62,7 @@ def compare(
     """Compare clusters for one model: verdict, time, cost, what binds, and whether to buy GPUs or offload."""
     from ziplan.study.compare import compared
 
+    apart([output], [model, *clusters])
     budget = token_budget(tokens)
     found = compared(_asked(given.on(model, clusters[0]), clusters, changed or []), budget)
     _deliver(found, json or format is options.Format.JSON, output)
@@ -86,7 +88,8 @@ def _asked(request: Request, clusters: list[str], changed: list[str]) -> list[As
     from ziplan.cli.varied import posed
     from ziplan.study.compare import Asked
 
-    wrong, asked = [], []
+    wrong: list[Wrong] = []
+    asked = []
     options = [(cluster, {"cluster": cluster}) for cluster in clusters]
     for text in changed:
         changes = changes_of(text)

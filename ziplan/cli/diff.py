@@ -9,7 +9,7 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.given import SETTLED_BY_A_CONFIG, Given, given_options
-from ziplan.cli.output import deliver, width
+from ziplan.cli.output import apart, deliver, width
 from ziplan.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def diff(
     from ziplan.cli.diff_inputs import sides, sides_on
     from ziplan.study.diff import difference
 
+    apart([output], inputs)
     files = [options.a_path(text) for text in inputs[:2]]
     if len(inputs) == 4:
         request = given.on(*inputs[2:])

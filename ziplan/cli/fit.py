@@ -10,7 +10,7 @@ import typer
 from ziplan.cli import options
 from ziplan.cli.given import Given, given_options
 from ziplan.cli.inputs import answer_to
-from ziplan.cli.output import deliver, warn, width
+from ziplan.cli.output import apart, deliver, warn, width
 from ziplan.errors import BadInput, CannotEmit, ExitCode
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def fit(
 
     The answer is the best plan that fits, or the one nearest to fitting and what would make it fit.
     """
+    apart([output], [model, cluster])
     emitting = _emitting(trainer, nvme_path)
     as_json = json or format is options.Format.JSON
     answer = answer_to(given.on(model, cluster), with_alternatives=as_json or explain)

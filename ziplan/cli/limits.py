@@ -10,7 +10,7 @@ import typer
 from ziplan.cli import options
 from ziplan.cli.given import Given, given_options
 from ziplan.cli.inputs import Request, answer_to
-from ziplan.cli.output import deliver, width
+from ziplan.cli.output import apart, deliver, width
 
 if TYPE_CHECKING:
     from ziplan.report.margin_map import MarginMap
@@ -33,6 +33,7 @@ def limits(
     output: options.OutputOption = None,
 ) -> None:
     """The three ceilings on a model's size (capacity, width, compute), and the training time."""
+    apart([output], [model, cluster])
     request = given.on(model, cluster)
     answer = answer_to(request)
     found = _map(request, answer) if map else None

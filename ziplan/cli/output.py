@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -116,6 +116,20 @@ def writable(path: Path | None) -> None:
             pass
     except OSError as error:
         raise BadInput.of(f"cannot be written: {error.strerror or error}", file=str(folder)) from error
+
+
+def apart(outputs: Iterable[Path | None], inputs: Iterable[str | Path | None] = ()) -> None:
+    """BadInput where an answer would replace another one of the command, or a file that it reads."""
+    files = [each for each in inputs if each is not None and os.path.isfile(each)]
+    taken = {os.path.realpath(each): "is read by this command" for each in files}
+    for path in outputs:
+        # Pipes and devices take more than one answer.
+        if path is None or (os.path.exists(path) and not os.path.isfile(path)):
+            continue
+        final = os.path.realpath(path)
+        if final in taken:
+            raise BadInput.of(taken[final], file=str(path), help="name another file to write")
+        taken[final] = "is to be written twice"
 
 
 def _write_through(path: Path, text: str | bytes) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.given import Given, given_options
-from ziplan.cli.output import deliver, save, warn, writable
+from ziplan.cli.output import apart, deliver, save, warn, writable
 from ziplan.errors import BadInput
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ def report(
     from ziplan.cli.report_inputs import gathered
 
     pictures = [_picture(text) for text in plot or ()]
-    for path in (output, *(path for _, path in pictures)):
+    written = [output, *(path for _, path in pictures)]
+    apart(written, [model, cluster, config])
+    for path in written:
         writable(path)
     dossier = gathered(model, cluster, given, config, trainer.value if trainer else None)
     for charts, path in pictures:

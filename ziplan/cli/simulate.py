@@ -11,7 +11,7 @@ import typer
 from ziplan.cli import options
 from ziplan.cli.given import OF_A_CHOICE, Given, given_options
 from ziplan.cli.inputs import Request, answer_to
-from ziplan.cli.output import deliver, save, warn, width
+from ziplan.cli.output import apart, deliver, save, warn, width
 from ziplan.errors import BadInput, ExitCode
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def simulate(
 
     plan_file, model, cluster = _split(inputs)
     _refuse_beside_plan(plan_file, given)
+    apart([output, trace], inputs)
     slowed = _slowed(slow or ())
     playing: dict[str, Any] = {"owner_broadcast": True} if fetch is Fetch.OWNER else {}
     playing |= {"over_the_turn": False} if stop_at_turn else {}

@@ -14,7 +14,7 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.given import Given, given_options
-from ziplan.cli.output import deliver, width, writable
+from ziplan.cli.output import apart, deliver, width, writable
 from ziplan.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def sweep(
     from ziplan.study.sweep import swept
 
     axes = axes_of(vary)
+    apart([output], [model, cluster])
     writable(output)
     found = swept(
         partial(posed, given.on(model, cluster), option="--vary"),
