@@ -321,3 +321,16 @@ def test_no_benchmark_at_all_is_refused(capsys):
 
 def test_one_benchmark_is_one(capsys):
     assert "1 benchmark, about" in ziplan(capsys, "bench", "--dry-run", "--only", "dram").out
+
+
+def test_a_run_that_measures_nothing_leaves_what_an_earlier_one_has_measured(capsys, record, tmp_path):
+    node, beside = tmp_path / "node.yaml", tmp_path / "node.yaml.bench.json"
+    ziplan(capsys, "bench", "--replay", record, "-o", node, "--extends", "dgx-a100-80g")
+    beside.write_text(record.read_text())
+    before = node.read_text(), beside.read_text()
+    done = ziplan(capsys, "bench", "--only", "dram", "--budget", "0 s", "-o", node)
+    assert done.code == 2
+    assert "is left as it was" in " ".join(done.out.split())
+    assert (node.read_text(), beside.read_text()) == before
+    ziplan(capsys, "bench", "--only", "dram", "--budget", "0 s", "-o", tmp_path / "new.yaml")
+    assert load(tmp_path / "new.yaml.bench.json").waived

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ziplan.cli import options
-from ziplan.cli.bench_files import check_output, save_record, told
+from ziplan.cli.bench_files import check_output, is_there, save_record, told
 from ziplan.cli.bench_import import import_
 from ziplan.cli.bench_merge import merge
 from ziplan.cli.output import complain, deliver, save, show, width
@@ -260,9 +260,12 @@ def _record_text(record: Record) -> str:
 
 def _keeper(output: Path | None) -> Callable[[Record], None]:
     """What writes the record each time that something was added to it."""
+    earlier = is_there(output)
 
     def keep(record: Record) -> None:
-        save_record(output, _record_text(record))
+        # A run that has measured nothing, or nothing yet, takes no place of one that has.
+        if record.measured or not earlier:
+            save_record(output, _record_text(record))
 
     return keep
 
@@ -275,7 +278,9 @@ def _tell(record: Record, output: Path | None, extends: str, json: bool) -> int:
 
     base = load_node(extends)[0] if extends else None
     written = []
-    if output is not None:
+    if output is not None and not record.measured and output.is_file():
+        written = [f"nothing: nothing was measured, and {output} is left as it was"]
+    elif output is not None:
         save(output, profile_text(record, extends))
         written = [told(output, "a machine file")]
     deliver(_record_text(record) if json else bench_text(record, width(), written, base), None)

@@ -28,6 +28,12 @@ def check_output(output: Path | None, read: Sequence[Path] = (), record: bool = 
             raise BadInput.of("is read: it would be replaced", file=str(file), help="write to another file")
 
 
+def is_there(output: Path | None) -> bool:
+    """Whether a machine file or its record was written before."""
+    files = [] if output is None else [output, record_beside(output)]
+    return any(file is not None and file.is_file() for file in files)
+
+
 def save_record(output: Path | None, text: str) -> None:
     """Write the record beside the machine file."""
     if output is not None and (beside := record_beside(output)) is not None:
