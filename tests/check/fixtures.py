@@ -399,11 +399,14 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
             Ask(gates={"min_tokens_per_s": 1e9}),
             Ask(gates={"max_memory": 0.01}),
             Ask(gates={"max_memory": {"hbm": 0.01}}),
+            Ask(gates={"max_memory": {"drm": 0.9}}),
+            Ask({"train_batch_size": 7}, gates={"min_drive_lifetime": "1 year"}),
             Ask(NVME, gates={"max_stall_fraction": 0.01}),
             Ask(NVME, gates={"min_drive_lifetime": "100 years"}),
         ],
         [
             Ask(gates={"max_step_time": "1 h", "min_tokens_per_s": 1, "max_memory": 1.0}),
+            Ask(gates={"max_memory": {"nvme": 0.9}}, cluster="rtx-4090-x8"),
             Ask(
                 gates={"max_stall_fraction": 1.0, "max_memory": {"dram": 0.9}, "min_drive_lifetime": "1 year"}
             ),

@@ -187,6 +187,17 @@ def test_a_baseline_fails_what_became_slower(config, capsys):
     assert judged(capsys, slow, *RUN, "--baseline", fast, "--max-regress", "500%")[1] == 0
 
 
+@pytest.mark.parametrize("share", ["3", "1", "1.5"])
+def test_a_share_without_a_sign_is_below_one(config, capsys, share):
+    """Somebody who writes 3 means 3%, and a gate of 300% would let everything through."""
+    path = config()
+    ran = ziplan(capsys, "check", path, *RUN, "--baseline", path, "--max-regress", share)
+    assert ran.code == 2
+    assert f"--max-regress {share}%" in ran.err
+    document = judged(capsys, path, *RUN, "--baseline", path, "--max-regress", "0.03")[0]
+    assert document["baseline"]["max_regress"] == 0.03
+
+
 def test_a_written_plan_and_its_own_config_are_judged_alike(capsys, tmp_path):
     asked = (
         "llama-3.1-70b",

@@ -164,7 +164,13 @@ def _percent(text: str | None) -> float:
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*(%?)\s*", text)
     if match is None:
         raise BadInput.of(f"--max-regress {text!r:.40} is not a share", help="for example --max-regress 3%")
-    return float(match[1]) / (100 if match[2] else 1)
+    share = float(match[1]) / (100 if match[2] else 1)
+    if not match[2] and share >= 1:
+        raise BadInput.of(
+            f"--max-regress {text!r:.40} would allow {share + 1:g} times the time",
+            help=f"for example --max-regress {match[1]}%, or {100 * share:g}% where that is meant",
+        )
+    return share
 
 
 def exit_code(

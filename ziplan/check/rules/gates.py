@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import get_args
 
 from ziplan.check.case import Case
 from ziplan.check.finding import Hit, Number, Rule
+from ziplan.hardware.node import Medium
 from ziplan.units import show, show_duration
 
 
@@ -41,10 +43,15 @@ def _of_memory(case: Case) -> Iterator[tuple[str, float, str]]:
     if estimate is None:
         yield "max_memory: the config comes to no plan, so its memory is unknown", math.nan, "1"
         return
+    stated = gates.max_memory if isinstance(gates.max_memory, dict) else {}
+    # A gate for several machines may name a tier that one of them lacks, and nothing is needed there.
+    for tier in stated.keys() - estimate.memory.keys() - set(get_args(Medium)):
+        known = ", ".join(estimate.memory)
+        yield f"max_memory: no tier is called {tier!r:.40}, there are {known}", math.nan, "1"
     for tier, memory in estimate.memory.items():
-        limit = gates.max_memory.get(tier) if isinstance(gates.max_memory, dict) else gates.max_memory
-        used = memory.high / memory.available
-        if limit is not None and used > limit:
+        limit = stated.get(tier) if isinstance(gates.max_memory, dict) else gates.max_memory
+        used = memory.high / memory.available if memory.available > 0 else math.inf
+        if limit is not None and not used <= limit:
             yield f"max_memory: up to {used:.0%} of {tier} is needed, the gate is {limit:.0%}", used, "1"
 
 
@@ -52,7 +59,12 @@ def _of_drives(case: Case) -> Iterator[tuple[str, float, str]]:
     gates, estimate = case.gates, case.estimate
     assert gates is not None
     least = gates.min_drive_lifetime
-    if least is None or estimate is None or not estimate.flash_writes > 0:
+    if least is None:
+        return
+    if estimate is None:
+        yield "min_drive_lifetime: the config comes to no plan, so what it writes is unknown", math.nan, "s"
+        return
+    if not estimate.flash_writes > 0:
         return
     life = math.nan if estimate.drive_lifetime is None else estimate.drive_lifetime
     if not life >= least:
