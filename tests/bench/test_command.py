@@ -18,6 +18,7 @@ from cli.runs import ziplan
 from ziplan.bench import names
 from ziplan.bench.measurement import Waived
 from ziplan.bench.record import Record, dumps, load, with_results
+from ziplan.errors import BadInput
 from ziplan.hardware.profiles import load_node
 
 MIB = 2**20
@@ -334,3 +335,22 @@ def test_a_run_that_measures_nothing_leaves_what_an_earlier_one_has_measured(cap
     assert (node.read_text(), beside.read_text()) == before
     ziplan(capsys, "bench", "--only", "dram", "--budget", "0 s", "-o", tmp_path / "new.yaml")
     assert load(tmp_path / "new.yaml.bench.json").waived
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_what_was_measured_is_told_where_the_file_cannot_be_written(capsys, record, form):
+    done = ziplan(capsys, "bench", "--replay", record, "-o", "/dev/full", *form)
+    assert done.code == 2
+    assert "dram.copy_bandwidth" in done.out
+    assert "/dev/full: ZP001 cannot be written" in done.err
+
+
+def test_a_run_goes_on_where_its_record_cannot_be_written_any_more(capsys, tmp_path, monkeypatch):
+    def full(*_):
+        raise BadInput.of("cannot be written: No space left on device", file="x")
+
+    monkeypatch.setattr("ziplan.cli.bench.save_record", full)
+    done = ziplan(capsys, "bench", "--only", "dram", "--budget", "0 s", "-o", tmp_path / "new.yaml")
+    assert done.code == 2
+    assert "not measured dram" in done.out
+    assert done.err.count("cannot be written") == 1

@@ -14,7 +14,7 @@ from ziplan.cli import options
 from ziplan.cli.bench_files import check_output, is_there, save_record, told
 from ziplan.cli.bench_import import import_
 from ziplan.cli.bench_merge import merge
-from ziplan.cli.output import complain, deliver, save, show, width
+from ziplan.cli.output import complain, deliver, save, show, warn, width
 from ziplan.cli.progress import Told
 from ziplan.errors import BadInput, ExitCode
 
@@ -260,12 +260,18 @@ def _record_text(record: Record) -> str:
 
 def _keeper(output: Path | None) -> Callable[[Record], None]:
     """What writes the record each time that something was added to it."""
-    earlier = is_there(output)
+    earlier, failed = is_there(output), list[BadInput]()
 
     def keep(record: Record) -> None:
         # A run that has measured nothing, or nothing yet, takes no place of one that has.
-        if record.measured or not earlier:
+        if not record.measured and earlier:
+            return
+        try:
             save_record(output, _record_text(record))
+        except BadInput as error:  # the run goes on: its answer is told in the end
+            if not failed:
+                warn(str(error))
+            failed.append(error)
 
     return keep
 
@@ -277,13 +283,18 @@ def _tell(record: Record, output: Path | None, extends: str, json: bool) -> int:
     from ziplan.report.bench_text import bench_text
 
     base = load_node(extends)[0] if extends else None
-    written = []
+    written, failure = [], None
     if output is not None and not record.measured and output.is_file():
         written = [f"nothing: nothing was measured, and {output} is left as it was"]
     elif output is not None:
-        save(output, profile_text(record, extends))
-        written = [told(output, "a machine file")]
+        try:
+            save(output, profile_text(record, extends))
+            written = [told(output, "a machine file")]
+        except BadInput as error:  # what was measured is told all the same
+            written, failure = [f"nothing: {error}"], error
     deliver(_record_text(record) if json else bench_text(record, width(), written, base), None)
+    if failure is not None:
+        raise failure
     return ExitCode.OK if record.measured else ExitCode.BAD_INPUT
 
 
