@@ -214,7 +214,7 @@ def test_deepspeed_writes_one_sub_group_at_a_time():
 
 
 def test_deepspeed_leaves_no_more_than_three_buckets_to_be_reduced():
-    """A layer a bucket, reduced in 150 s where backward takes 12: the GPU waits for its turn.
+    """A layer a bucket, all-reduced in 2 x 150 s where backward takes 12: the GPU waits for its turn.
 
     Bucket n is reduced when layer n + 1's gradients are there, and then the thread waits for bucket
     n - 3: so the compute after the next does, from the sixth on.
@@ -226,7 +226,7 @@ def test_deepspeed_leaves_no_more_than_three_buckets_to_be_reduced():
     gpu = events(simulation, "last micro-step", "gpu_matrix")
     begins = [begin for begin, _, _, name in gpu if name.endswith("backward")]
     assert [b - begins[0] for b in begins[:5]] == [0.0, 12.0, 24.0, 36.0, 48.0]
-    assert begins[5:] == ends[:4] == [9 * 6 + 12 + 150.0 * (n + 1) for n in range(4)]
+    assert begins[5:] == ends[:4] == [9 * 6 + 12 + 300.0 * (n + 1) for n in range(4)]
 
 
 def test_fsdp_gathers_a_group_when_the_one_two_before_it_begins():
