@@ -142,6 +142,28 @@ def test_the_advice_says_what_its_numbers_say(capsys):
         assert winner in option["advice"]
 
 
+def test_plain_stage_3_pays_for_nodes_like_everybody(capsys, tmp_path):
+    """A plan on one GPU of eight pays for the whole node too."""
+    file = tmp_path / "priced.yaml"
+    file.write_text(PRICED.format("dgx-a100-80g", 20))
+    arguments = ("llama-3.1-8b", file, "--sequence-length", "2048", "--objective", "gpus")
+    (option,) = told(capsys, "compare", *arguments)["options"]
+    here, plain = option["budget"], option["without_offload"]["budget"]
+    assert option["gpu_count"] == 1
+    assert option["without_offload"]["timed_gpu_count"] == 8
+    assert here["usd"] == pytest.approx(20 / 3600 * here["time_s"])
+    assert plain["usd"] == pytest.approx(20 / 3600 * plain["time_s"])
+
+
+@pytest.mark.parametrize(("price", "said"), [(0, "both cost the same for the tokens"), (20, "costs")])
+def test_what_is_free_costs_the_same(capsys, tmp_path, price, said):
+    file = tmp_path / "priced.yaml"
+    file.write_text(PRICED.format("dgx-a100-80g", price))
+    (option,) = told(capsys, "compare", "llama-3.1-70b", file, "--sequence-length", "4096")["options"]
+    assert said in option["advice"]
+    assert ("less" in option["advice"]) is bool(price)
+
+
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_the_text_keeps_its_width(width, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))

@@ -185,7 +185,7 @@ def _weighed(option: Option, budget: Budget, base: Baseline, need: str, priced: 
     if base.fits_here:
         return f"{takes}; plain stage 3 fits here too and takes {plain}"
     there = f"and on {counted(base.step_gpus or base.gpus, 'GPU')} takes {plain}"
-    return f"{takes}; {need}, {there}: {_verdict_on(budget, option.plain)}"
+    return f"{takes}; {need}, {there}: {_verdict_on(budget, option.plain, priced)}"
 
 
 def _words(budget: Budget, priced: bool, share: float | None) -> str:
@@ -195,9 +195,12 @@ def _words(budget: Budget, priced: bool, share: float | None) -> str:
     return f"{show(budget.time / DAY, '1', 3)} days and {cost}{used}"
 
 
-def _verdict_on(here: Budget, plain: Budget) -> str:
+def _verdict_on(here: Budget, plain: Budget, priced: bool) -> str:
     """Which of the two costs less, and what the other one gives for it."""
     ratio, faster = plain.gpu_time / here.gpu_time, here.time / plain.time
+    if priced and here.dollars is not None and plain.dollars is not None:
+        # What is free costs the same as anything else that is.
+        ratio = plain.dollars / here.dollars if here.dollars else 1.0
     speed = f"{show(faster, '1', 2)} times as fast"
     if ratio < 1 - ALIKE:
         return f"buying the GPUs costs {1 - ratio:.0%} less for the tokens and is {speed}"

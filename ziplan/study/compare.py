@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from ziplan.errors import BadInput
 from ziplan.estimate import Estimate
+from ziplan.laws.efficiency import step_cost
+from ziplan.laws.law import Derivation
 from ziplan.report.comparison import Budget, Comparison, Option
-from ziplan.report.figures import placement_of
+from ziplan.report.figures import HOUR, placement_of
 from ziplan.report.sweep import Outcome, outcome_of
 from ziplan.solve import Answer, Problem, solve
 from ziplan.solve.relief import reliefs
@@ -89,13 +91,19 @@ def _budget(outcome: Outcome, tokens: float) -> Budget | None:
 
 
 def _plain(answer: Answer, outcome: Outcome, tokens: float) -> Budget | None:
-    """The same on the GPUs that plain stage 3 needs, at the same price for a GPU's time."""
+    """The same on the GPUs that plain stage 3 needs, at the same price of a node, of which all GPUs work."""
     base = answer.baseline
     if base.step_time is None or base.step_gpus is None or not isfinite(base.step_time):
         return None
     time = tokens * base.step_time / outcome.tokens_per_step
-    gpu_time = time * base.step_gpus
-    dollars = outcome.dollars_per_token
-    known = dollars is not None and isfinite(outcome.gpu_time_per_token)
-    price = dollars / outcome.gpu_time_per_token if known and dollars is not None else None
-    return Budget(time, gpu_time, None if price is None else gpu_time * price)
+    cluster = answer.best.cluster
+    dollars = None
+    if cluster.price is not None:
+        dollars = Derivation(record=False).apply(
+            step_cost,
+            node_hour_price=cluster.price.per_node_hour_usd,
+            node_count=float(-(-base.step_gpus // cluster.node.gpus_per_node)),
+            step_time=time,
+            hour_length=HOUR,
+        )
+    return Budget(time, time * base.step_gpus, dollars)
