@@ -93,3 +93,17 @@ def test_the_faster_plan_is_the_best_of_all_that_may_fit(global_batch_size):
 def test_no_faster_plan_is_told_of_where_the_best_is_tight_itself():
     answer = answered("llama-3.1-8b", "dgx-a100-80g", [("memory_limit", "64 GB")], sequence_length=4096)
     assert answer.faster_if_it_fits is None
+
+
+@pytest.mark.parametrize(
+    ("model", "verdict", "said"),
+    [
+        ("llama-3.1-405b", "does_not_fit", "nothing fits"),
+        ("gpt2-xl", "fits", "the fewest accumulation steps within"),
+    ],
+)
+def test_a_batch_of_a_plan_that_does_not_fit_is_not_said_to_be_fast(model, verdict, said):
+    answer = answered(model, "rtx-4090-desktop")
+    assert answer.best.verdict == verdict
+    (note,) = [note for note in answer.notes if "chosen by the solver" in note]
+    assert said in note

@@ -158,5 +158,7 @@ def _notes(best: Estimate, changed: bool) -> tuple[str, ...]:
             why = "one sequence on each rank, the least that so many ranks take"
         if isnan(best.step_time):
             why = "the fewest accumulation steps, as no throughput is known"
+        if best.verdict == "does_not_fit":
+            why = "nothing fits, and this lacks least"
         notes.append(f"global batch of {counted(sequences, 'sequence')} chosen by the solver: {why}")
     return tuple(notes)
