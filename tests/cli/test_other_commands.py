@@ -29,7 +29,7 @@ def test_explain_knows_every_law(capsys):
     for name in LAWS:
         ran = ziplan(capsys, "explain", name)
         assert ran.code == 0
-        assert "source: " in ran.out
+        assert "source:" in ran.out
 
 
 def test_explain_has_a_word_for_what_has_no_unit(capsys):
