@@ -214,7 +214,7 @@ def test_bad_model_files(write, text, said):
 def test_an_unsupported_model_type_is_answered_with_what_is_supported(write):
     places, said = refused(write("config.json", {**CONFIG, "model_type": "mamba"}))
     assert places == [(5, 17, "model_type: 'mamba' is not supported")]
-    assert "bart, bert, bloom" in said
+    assert "bart, bert, blenderbot" in said
 
 
 def test_a_sequence_longer_than_the_model_takes():
