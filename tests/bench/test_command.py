@@ -251,13 +251,12 @@ def test_a_whole_quick_run_of_this_machine(direct, tmp_path):
     assert record.complete
     found = record.by_name()
     (label,) = [each.label for each in record.topology.folders]
-    for name in (
-        names.DRAM_COPY,
-        names.storage(label, "read_bandwidth"),
-        names.storage(label, "write_bandwidth"),
-    ):
+    for name in (names.DRAM_COPY, names.storage(label, "read_bandwidth")):
         assert name in found, record.waived
         assert found[name].n >= 7
+    # A drive that writes the whole cap within a second is only read.
+    wrote = found.get(names.storage(label, "write_bandwidth"))
+    assert wrote.n >= 7 if wrote else "--max-write ended" in str(record.waived)
     assert load_node_of(output).tiers["nvme"].read_bandwidth == pytest.approx(
         found[names.storage(label, "read_bandwidth")].median, rel=1e-5
     )

@@ -118,11 +118,17 @@ def _extent(size: int, wrote: Run) -> int:
     return extent
 
 
-def _written(file: _File, wrote: Run) -> Iterator[Measured]:
-    """The first seconds, and the last third, of which each slice bears its part of the final sync."""
+def _written(file: _File, wrote: Run) -> Iterator[Measured | Waived]:
+    """The first seconds, and the last third, of which each slice bears its part of the final sync.
+
+    What was written too soon to tell a rate can be read all the same.
+    """
     amount, full = wrote.streams[0].amount, wrote.full
     if full / 3 < SAMPLES * SHORTEST_WINDOW:
-        raise CannotMeasure(f"--max-write ended the write after {show(full, 's')}, too soon to tell a rate")
+        reason = f"--max-write ended the write after {show(full, 's')}, too soon to tell a rate"
+        for quantity in ("write_burst_bandwidth", "write_bandwidth"):
+            yield Waived(name=file.name(quantity), reason=reason)
+        return
     how = f"{file.method('pwritev', FULL_DEPTH, file.size)}; {show(amount, 'B')} written in {show(full, 's')}"
     burst_end = min(BURST_SECONDS, full)
     slices = slices_of(full / 3, file.times.slice, SAMPLES)
