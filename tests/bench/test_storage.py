@@ -188,15 +188,30 @@ SHORT = Times(write=3.0, depth=0.3, read=2.0, mixed=1.5, slice=0.1, write_all=3.
 LONGER = Times(write=10.5, depth=0.5, read=4.0, mixed=1.0, slice=0.5, write_all=6.0, read_all=4.0)
 
 
+ATTEMPTS = 3
+"""Other work on the machine takes from a rate, and nothing adds to it: the best of a few counts."""
+
+
+def assert_measured(number, task, wanted):
+    """What a benchmark measures of a throttled drive is its throttle, within 3 %."""
+    for _ in range(ATTEMPTS):
+        found = {each.name: each for each in benchmarks.BENCHMARKS[number].run(task)}
+        rates = {name: found[name].median for name in wanted}
+        if rates == pytest.approx(wanted, rel=0.03):
+            return
+    if os.getloadavg()[0] > os.cpu_count():
+        pytest.skip(f"the machine is busy: {os.getloadavg()[0]:.1f} processes want to run")
+    assert rates == pytest.approx(wanted, rel=0.03)
+
+
 @pytest.mark.slow
 def test_a_throttled_drive_is_measured_at_its_throttle(tmp_path, monkeypatch):
     monkeypatch.setattr(benchmarks, "times", lambda *_: LONGER)
     read, write = 300 * MIB, 200 * MIB
     with loop(tmp_path, 1 << 30) as (mounted, device), throttled(device, read, write):
         task = Task(Topology(folders=(folder(mounted),)), Options(quick=True))
-        found = {each.name: each for each in benchmarks.BENCHMARKS[0].run(task)}
-    for quantity, rate in (("read_bandwidth", read), ("write_bandwidth", write)):
-        assert found[names.storage("d", quantity)].median == pytest.approx(rate, rel=0.03)
+        wanted = {names.storage("d", "read_bandwidth"): read, names.storage("d", "write_bandwidth"): write}
+        assert_measured(0, task, wanted)
 
 
 @pytest.mark.slow
@@ -212,9 +227,11 @@ def test_throttled_drives_at_once_are_measured_at_the_sum(tmp_path, monkeypatch)
             stack.enter_context(throttled(device, read, write, name))
             folders.append(folder(mounted, name, (f"drive{index}",)))
         task = Task(Topology(folders=tuple(folders)), Options(quick=True))
-        found = {each.name: each for each in benchmarks.BENCHMARKS[1].run(task)}
-    for quantity, rate in (("read_bandwidth", 2 * read), ("write_bandwidth", 2 * write)):
-        assert found[names.storage("all", quantity)].median == pytest.approx(rate, rel=0.03)
+        wanted = {
+            names.storage("all", "read_bandwidth"): 2 * read,
+            names.storage("all", "write_bandwidth"): 2 * write,
+        }
+        assert_measured(1, task, wanted)
 
 
 @pytest.mark.slow
