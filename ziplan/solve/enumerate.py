@@ -232,9 +232,9 @@ def surveyed(problem: Problem, code_changes: bool = False) -> Survey:
         return Survey(grid, found, None, _best_tight(problem, grid, rank, cost, likely))
     (whole,) = grid.chunks()
     answer = _estimates(problem, grid, whole)
-    return _survey(problem, grid, answer)._replace(
-        tight=_best_tight(problem, grid, *scores(problem, answer), _likely(answer))
-    )
+    rank, cost = scores(problem, answer)
+    found = _best_of_each(problem, grid, rank, cost)
+    return Survey(grid, found, answer, _best_tight(problem, grid, rank, cost, _likely(answer)))
 
 
 def _survey(problem: Problem, grid: Grid, answer: Estimate, steps: float | None = None) -> Survey:
