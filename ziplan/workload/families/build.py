@@ -195,6 +195,23 @@ def _merged(section: Section, operators: dict[str, Operator]) -> Section:
     return replace(section, layers=layers)
 
 
+def gpt(size: Sizes, positions: int, middle: int, attention: Layer, tied: bool) -> list[Section]:
+    """GPT-2's frame about an attention: learned positions, LayerNorms and a plain MLP with biases."""
+    hidden, table = size.hidden, "wte" if tied else None
+    layer = (
+        norm("ln_1", hidden, bias=True),
+        *attention,
+        norm("ln_2", hidden, bias=True),
+        linear("mlp.c_fc", hidden, middle, bias=True),
+        linear("mlp.c_proj", middle, hidden, bias=True),
+    )
+    return [
+        outside(embedding("wte", hidden, size.vocabulary), embedding("wpe", hidden, positions)),
+        stack(size.layers, *layer),
+        outside(norm("ln_f", hidden, bias=True), linear("lm_head", hidden, size.vocabulary, tied_to=table)),
+    ]
+
+
 def decoder(
     family: str,
     name: str,

@@ -22,25 +22,12 @@ def _model(name: str, fields: Fields) -> Model:
         positions=positions,
     )
     middle = fields.count("intermediate_size", 4 * hidden)
-    layer = (
-        build.norm("ln_1", hidden, bias=True),
+    attention = (
         *(build.linear(f"attn.attention.{part}_proj", hidden, hidden) for part in "qkv"),
         build.linear("attn.attention.out_proj", hidden, hidden, bias=True),
-        build.norm("ln_2", hidden, bias=True),
-        build.linear("mlp.c_fc", hidden, middle, bias=True),
-        build.linear("mlp.c_proj", middle, hidden, bias=True),
     )
-    tied = "wte" if fields.flag("tie_word_embeddings", True) else None
-    sections = [
-        build.outside(
-            build.embedding("wte", hidden, size.vocabulary), build.embedding("wpe", hidden, positions)
-        ),
-        build.stack(size.layers, *layer),
-        build.outside(
-            build.norm("ln_f", hidden, bias=True),
-            build.linear("lm_head", hidden, size.vocabulary, tied_to=tied),
-        ),
-    ]
+    tied = fields.flag("tie_word_embeddings", True)
+    sections = build.gpt(size, positions, middle, attention, tied)
     function = fields.text("activation_function", "gelu_new")
     return build.model("gpt_neo", name, fields, size, sections, function)
 
