@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ziplan.cli import options
-from ziplan.cli.bench_files import check_output, is_there, save_record, told
+from ziplan.cli.bench_files import ExtendsOption, check_output, is_there, save_record, told
 from ziplan.cli.bench_import import import_
 from ziplan.cli.bench_merge import merge
 from ziplan.cli.output import complain, deliver, save, show, warn, width
@@ -97,15 +97,7 @@ def bench(
             help="Write the machine file, and its record beside it (FILE.bench.json) as it comes.",
         ),
     ] = None,
-    extends: Annotated[
-        str,
-        _option(
-            "--extends",
-            metavar="MACHINE",
-            help="The machine whose values hold where nothing was measured.",
-            autocompletion=options.completer(_machines),
-        ),
-    ] = "",
+    extends: ExtendsOption = "",
     repeat: Annotated[
         int, _option("--repeat", min=1, max=MOST_RUNS, metavar="N", help="Measure all N times.")
     ] = 1,
@@ -134,12 +126,6 @@ def bench(
         return _tell(load(replay), output, extends, json)
     asked = _options(quick, budget, storage or [], max_write, repeat)
     return _measure(asked, budget, only or [], skip or [], (dry_run, json), output, extends, repeat)
-
-
-def _machines() -> list[str]:
-    from ziplan.cli.inputs import machine_names
-
-    return list(machine_names())
 
 
 def _list() -> int:

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from ziplan.cli import options
+from ziplan.cli.inputs import machine_names
 from ziplan.cli.output import save, writable
 from ziplan.errors import BadInput
+
+ExtendsOption = Annotated[
+    str,
+    typer.Option(
+        "--extends",
+        metavar="MACHINE",
+        help="The machine whose values hold where nothing was measured.",
+        autocompletion=options.completer(machine_names),
+        show_default=False,
+    ),
+]
 
 
 def record_beside(output: Path) -> Path | None:

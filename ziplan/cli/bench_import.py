@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ziplan.cli import options
-from ziplan.cli.bench_files import check_output, save_record, told
+from ziplan.cli.bench_files import ExtendsOption, check_output, save_record, told
 from ziplan.cli.output import deliver, save, width
 from ziplan.errors import ExitCode
 
@@ -33,12 +33,7 @@ def import_(
             show_default=False,
         ),
     ] = None,
-    extends: Annotated[
-        str,
-        typer.Option(
-            "--extends", metavar="MACHINE", help="The machine whose values hold where nothing was measured."
-        ),
-    ] = "",
+    extends: ExtendsOption = "",
     host: Annotated[str, typer.Option("--host", metavar="NAME", help="The node that the files are of.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print the record (ziplan.bench/1).")] = False,
 ) -> int:

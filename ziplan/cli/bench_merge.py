@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ziplan.cli import options
-from ziplan.cli.bench_files import check_output, told
+from ziplan.cli.bench_files import ExtendsOption, check_output, told
 from ziplan.cli.output import deliver, save, width
 from ziplan.errors import ExitCode
 
@@ -33,12 +33,7 @@ def merge(
             show_default=False,
         ),
     ] = None,
-    extends: Annotated[
-        str,
-        typer.Option(
-            "--extends", metavar="MACHINE", help="The machine whose values hold where nothing was measured."
-        ),
-    ] = "",
+    extends: ExtendsOption = "",
     unequal: Annotated[
         bool, typer.Option("--unequal", help="Merge nodes whose memory differs in size, to the least.")
     ] = False,
