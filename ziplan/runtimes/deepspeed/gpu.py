@@ -66,6 +66,12 @@ def _states(book: Ledger, f: Facts) -> None:
             share=f.optimizer_on(f.gpu),
         )
         book.add(name, f.gpu, RUNNING, states, knob="offload_optimizer.device, ratio")
+    _copies_of_states(book, f)
+
+
+def _copies_of_states(book: Ledger, f: Facts) -> None:
+    """What stands on the GPU for one phase only: made from states, on its way to them, or to be saved."""
+    apply, plan = f.derivation.apply, f.plan
     # The clone goes before the moments are made, which are larger where they too are on the GPU.
     clone = apply(
         sharded_bytes,
