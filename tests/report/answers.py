@@ -143,6 +143,7 @@ def answer(verdict="fits", **changes):
         do_not_offload=False,
         plans_evaluated=1234,
         space="placement x micro-batch",
+        gpus_there=16,
         notes=("a note of the solver",),
     )
     return replace(made, **changes)

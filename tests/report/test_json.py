@@ -60,6 +60,19 @@ def test_what_is_unknown_is_null_with_a_reason():
     assert any(note.startswith("limits.training_time_s: ") for note in notes)
 
 
+def test_gpus_of_the_plan_and_of_the_cluster_are_told_apart():
+    for document in (fit_document(answer(gpus_there=32), {}), limits_document(answer(gpus_there=32))):
+        problem = document["problem"]
+        assert (problem["gpu_count"], problem["cluster_gpu_count"]) == (16, 32)
+
+
+def test_every_tier_says_what_it_surely_lacks():
+    memory = fit_document(answer("does_not_fit"), {})["memory"]
+    assert memory["hbm"]["short_bytes"] == 28e9
+    assert memory["dram"]["short_bytes"] == 0
+    assert fit_document(answer("tight"), {})["memory"]["hbm"]["short_bytes"] == 0
+
+
 def test_nulls_are_all_explained():
     document = fit_document(answer(), {})
     paths = [note.partition(":")[0] for note in document["notes"]]

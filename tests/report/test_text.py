@@ -47,7 +47,7 @@ def test_every_tier_that_lacks_is_named():
     dram = replace(made.best.memory["dram"], available=200e9)
     memory = {**made.best.memory, "dram": dram}
     said = text(replace(made, best=replace(made.best, memory=memory)))
-    assert "does not fit, at least 100 GB too much for dram in backward (hbm lacks too)" in said
+    assert "does not fit, at least 100 GB too much for dram in backward, 28 GB for hbm" in said
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,12 @@ def test_what_does_not_fit_says_by_how_much_where_and_why():
     assert "files     none: a plan that does not fit is not written out" in said
 
 
+def test_gpus_that_are_left_idle_are_counted_beside_those_that_train():
+    assert "2 x Test Box (16 GPUs)" in text(answer())
+    assert "2 x Test Box (16 of 32 GPUs)" in text(answer(gpus_there=32))
+    assert "2 x Test Box (16 of 32 GPUs)" in plain(limits_text(answer(gpus_there=32), 100))
+
+
 def test_tight_names_the_bytes_at_stake():
     assert "tight, up to 3 GB too much for hbm in backward" in text(answer("tight"))
 
@@ -136,7 +142,7 @@ def test_many_gpus_can_be_read():
     made = answer(baseline=Baseline(1234567.0, 72e9, 20.0, True, 1234568))
     best = replace(made.best, plan=replace(made.best.plan, dp_degree=8e6, accumulation_steps=4096.0))
     best = replace(best, cluster=replace(best.cluster, nodes=1_000_000))
-    said = " ".join(text(replace(made, best=best), 200).split())
+    said = " ".join(text(replace(made, best=best, gpus_there=8_000_000), 200).split())
     for words in (
         "1,000,000 x Test Box (8,000,000 GPUs)",
         "needs 1,234,567 GPUs",
@@ -245,14 +251,16 @@ def test_a_law_that_gives_nothing_is_not_told():
 
 
 def test_other_placements_say_what_choosing_needs():
-    said = plain(explained(answer(), 100)).partition("other placements, best first\n")[2]
+    heading = "other placements: what surely fits, then what may; the fastest first in each\n"
+    said = plain(explained(answer(), 100)).partition(heading)[2]
     assert said.startswith(
-        "  20,972 token/s, 25 s a step, fits: params hbm, grads hbm, optimizer dram 75% + hbm 25%,\n"
+        "  fits, 20,972 token/s, 25 s a step: params hbm, grads hbm, optimizer dram 75% + hbm 25%,\n"
     )
     assert "ZeRO 3, dp 16, micro-batch 2 x 4,096, accumulation 4, full checkpointing" in said
     made = answer()
     buffered = replace(made.best, plan=replace(made.best.plan, optimizer_buffer_count=12.0))
-    made = replace(made, alternatives=(buffered,))
+    made = replace(made, alternatives=(buffered,), problem=replace(made.problem, objective="wear"))
+    assert "what may; the least wear first in each" in plain(explained(made, 100))
     assert "12 optimizer swap buffers" in " ".join(plain(explained(made, 100)).split())
     assert "none that may fit" in plain(explained(answer(alternatives=()), 100))
 

@@ -28,7 +28,7 @@ def rank(answer):
 
 def cost(problem, answer):
     if rank(answer) == LACKS:
-        return max(max(0.0, tier.low / tier.available - 1) for tier in answer.memory.values())
+        return sum(max(0.0, tier.low / tier.available - 1) for tier in answer.memory.values())
     seconds = answer.step_time / answer.tokens_per_step
     if problem.objective == "wear":
         return 1e6 * answer.flash_writes / answer.tokens_per_step + seconds

@@ -6,6 +6,7 @@ import pytest
 from solve.brute import one_by_one
 
 from ziplan.hardware.profiles import load_cluster
+from ziplan.plan import Checkpointing
 from ziplan.report.lines import plain
 from ziplan.report.text import Written, fit_text
 from ziplan.runtimes import RUNTIMES
@@ -107,3 +108,27 @@ def test_a_batch_of_a_plan_that_does_not_fit_is_not_said_to_be_fast(model, verdi
     assert answer.best.verdict == verdict
     (note,) = [note for note in answer.notes if "chosen by the solver" in note]
     assert said in note
+
+
+def test_other_placements_that_surely_fit_come_before_those_that_may_each_fastest_first():
+    """On one card some placements of 7B are tight on one tier, some on two: time alone orders them."""
+    answer = answered("qwen2.5-7b", "rtx-4090-desktop", sequence_length=4096)
+    order = [(other.verdict != "fits", other.time_per_token) for other in answer.alternatives]
+    assert len(order) > 1
+    assert order == sorted(order)
+
+
+def test_what_is_nearest_to_fitting_lacks_least_on_every_tier_not_on_the_worst_alone():
+    """405B on one card lacks host memory most, whatever the plan: recomputing still spares GPU memory."""
+    best = answered("llama-3.1-405b", "rtx-4090-desktop", sequence_length=4096).best
+    assert best.plan.activation_checkpointing == Checkpointing.FULL
+    assert best.memory["hbm"].low < 1.5 * best.memory["hbm"].available
+
+
+def test_fewer_gpus_are_told_beside_those_of_the_cluster():
+    cluster = load_cluster("4x dgx-a100-80g")
+    work = load_workload("llama-3.1-8b", AT, cluster.node.gpu.peak_flops_per_s)
+    answer = solve(Problem(cluster, work, RUNTIMES["deepspeed"], objective="gpus"))
+    assert answer.best.gpus < 8
+    assert answer.gpus_there == 32
+    assert f"({answer.best.gpus:g} of 32 GPUs)" in plain(fit_text(answer, Written(), 200))

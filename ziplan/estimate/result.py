@@ -147,8 +147,14 @@ class Estimate:
 
     @property
     def overflow(self) -> float:
-        """The worst tier's lacking share of what it has, at the low end; 0 where the plan may fit."""
-        return maximum(0.0, *(tier.low / tier.available - 1 for tier in self.memory.values()))
+        """What the tiers lack at the low end, each as a share of what it has, together; 0 where it may fit.
+
+        A tier that lacks half as much again as it has counts 0.5: that much more of it would do.
+        """
+        short: Any = 0.0
+        for tier in self.memory.values():
+            short = short + maximum(0.0, tier.low / tier.available - 1)
+        return cast(float, short)
 
     @property
     def time_per_token(self) -> float:

@@ -45,7 +45,9 @@ def check_document(checked: Checked) -> Document:
         "schema": "ziplan.check/1",
         "verdict": checked.verdict,
         "config": {"file": case.file, "form": case.form},
-        "problem": problem_of(Problem(case.cluster, case.workload, case.runtime)),
+        "problem": problem_of(
+            Problem(case.cluster, case.workload, case.runtime), case.estimate, case.cluster.gpu_count
+        ),
         "plan": plan_object(case.plan) if case.plan is not None else None,
         **_predicted(checked, notes),
         "baseline": _baseline(checked, notes),

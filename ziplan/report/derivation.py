@@ -189,12 +189,14 @@ def assumption_lines(estimate: Estimate, width: int) -> list[Line]:
 
 def alternative_lines(answer: Answer, width: int) -> list[Line]:
     """The best plans of other placements, and what was searched."""
-    lines = [line(Span("other placements, best first", "bold"))]
+    within = "the least wear" if answer.problem.objective == "wear" else "the fastest"
+    said = f"other placements: what surely fits, then what may; {within} first in each"
+    lines = [line(*(Span(span.text, "bold") for span in part)) for part in wrapped(said, width)]
     for other in answer.alternatives:
-        time = f"{shown(other.tokens_per_s, 'token/s')}, {shown(other.step_time, 's')} a step"
-        pace = "step time" if math.isnan(other.step_time) else f"{time},"
+        time = f", {shown(other.tokens_per_s, 'token/s')}, {shown(other.step_time, 's')} a step"
+        pace = ", step time unknown" if math.isnan(other.step_time) else time
         verdict = other.verdict.replace("_", " ")
-        lines += _indented(f"{pace} {verdict}: {placement_words(other.plan)};", width)
+        lines += _indented(f"{verdict}{pace}: {placement_words(other.plan)};", width)
         lines += [
             line("  ", *each) for each in _indented(plan_words(other) + buffer_words(other.plan), width - 2)
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ziplan.estimate import Estimate
+from ziplan.estimate import Estimate, TierMemory
 from ziplan.plan import Placement, Plan
 
 KINDS = ("measured", "datasheet", "derived", "assumed", "given")
@@ -86,9 +86,14 @@ def tightest(estimate: Estimate) -> Place | None:
     return min(every, key=lambda place: place.share, default=None)
 
 
-def lacking(estimate: Estimate) -> list[str]:
-    """The tiers that surely have too little."""
-    return [name for name, memory in estimate.memory.items() if memory.low > memory.available]
+def lacking(estimate: Estimate) -> dict[str, float]:
+    """The tiers that surely have too little, with the bytes that are missing at the least."""
+    return {name: short for name, memory in estimate.memory.items() if (short := short_of(memory)) > 0}
+
+
+def short_of(memory: TierMemory) -> float:
+    """Bytes that a tier surely lacks: the low end of its need beyond what is available."""
+    return max(0.0, float(memory.low - memory.available))
 
 
 def placement_of(plan: Plan) -> dict[str, dict[str, float]]:

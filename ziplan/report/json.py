@@ -17,6 +17,7 @@ from ziplan.report.figures import (
     gpu_hours_per_million_tokens,
     interval,
     placement_of,
+    short_of,
     whole,
 )
 from ziplan.report.inputs import values
@@ -59,7 +60,7 @@ def fit_document(answer: Answer, files: Mapping[str, str], said: Iterable[str] =
     document = {
         "schema": "ziplan.fit/1",
         "verdict": best.verdict,
-        "problem": problem_of(answer.problem),
+        "problem": problem_of(answer.problem, best, answer.gpus_there),
         "plan": plan_object(best.plan),
         **estimate_objects(best, notes),
         "cost": cost_object(best, notes),
@@ -130,8 +131,8 @@ def binding_object(binding: Binding, notes: Notes) -> Document:
     }
 
 
-def problem_of(problem: Problem) -> Document:
-    """What was asked."""
+def problem_of(problem: Problem, best: Estimate | None, there: int) -> Document:
+    """What was asked, on so many GPUs, and how many of them the plan takes: all where there is no plan."""
     training = problem.workload.training
     return {
         "model": problem.workload.model.name,
@@ -140,7 +141,8 @@ def problem_of(problem: Problem) -> Document:
         "trainable_params": int(problem.workload.trainable_params),
         "companions": [companion_object(each) for each in problem.workload.companions],
         "cluster": problem.cluster.label,
-        "gpu_count": problem.cluster.gpu_count,
+        "gpu_count": int(best.gpus) if best is not None else there,
+        "cluster_gpu_count": there,
         "runtime": problem.runtime.NAME,
         "runtime_version": problem.runtime.VERSION,
         "objective": problem.objective,
@@ -215,6 +217,7 @@ def memory_object(tier: str, memory: TierMemory, estimate: Estimate, notes: Note
         "reserve_bytes": notes.number(f"{path}.reserve_bytes", memory.reserve),
         "needed_low_bytes": notes.number(f"{path}.needed_low_bytes", memory.low),
         "needed_high_bytes": notes.number(f"{path}.needed_high_bytes", memory.high),
+        "short_bytes": notes.number(f"{path}.short_bytes", short_of(memory)),
         "phases": {phase: phase_object(phase, memory, lines) for phase in PHASES},
     }
 
@@ -377,7 +380,7 @@ def limits_document(answer: Answer) -> Document:
     return {
         "schema": "ziplan.limits/1",
         "verdict": answer.best.verdict,
-        "problem": problem_of(answer.problem),
+        "problem": problem_of(answer.problem, answer.best, answer.gpus_there),
         "plan": plan_object(answer.best.plan),
         "limits": limits,
         "notes": notes.texts,

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from ziplan.estimate import Estimate, Limits
 from ziplan.report.figures import tokens_per_rank
 from ziplan.report.lines import Line, line, wrapped
-from ziplan.report.phrases import job_words
+from ziplan.report.phrases import gpus_words, job_words
 from ziplan.report.table import Column, table
 from ziplan.solve.problem import Answer
-from ziplan.units import counted, show, show_duration
+from ziplan.units import show, show_duration
 
 
 def limits_text(answer: Answer, width: int) -> list[Line]:
@@ -18,8 +18,8 @@ def limits_text(answer: Answer, width: int) -> list[Line]:
     best = answer.best
     model, ceilings = best.workload.model, best.limits
     runtime = answer.problem.runtime
-    gpus = counted(best.cluster.gpu_count, "GPU")
-    what = f"{job_words(best.workload)} on {best.cluster.label} ({gpus}), {runtime.NAME}"
+    where = f"{best.cluster.label} ({gpus_words(answer)})"
+    what = f"{job_words(best.workload)} on {where}, {runtime.NAME}"
     notes = [part for note in model.notes for part in wrapped(f"note: {note}", width)]
     head = [*wrapped(f"{what} {runtime.VERSION}".rstrip(), width), *notes, line()]
     if ceilings is None:

@@ -8,7 +8,7 @@ from ziplan.estimate import Estimate
 from ziplan.plan import Checkpointing, Plan
 from ziplan.report.figures import lacking, placement_of, tightest, whole
 from ziplan.report.lines import GLUE, glued
-from ziplan.solve.problem import Binding
+from ziplan.solve.problem import Answer, Binding
 from ziplan.units import counted, show, show_duration
 from ziplan.workload.model import Model
 from ziplan.workload.training import Workload
@@ -39,6 +39,12 @@ def job_words(workload: Workload) -> str:
         trained = ", trained" if each.model.trainable_params == each.model.params else ""
         words.append(f"{each.name} {each.model.name} ({size_words(each.model)}{trained})")
     return " + ".join(words)
+
+
+def gpus_words(answer: Answer) -> str:
+    """How many GPUs train, of how many the cluster has that was asked about."""
+    there = counted(answer.gpus_there, "GPU")
+    return there if answer.best.gpus >= answer.gpus_there else f"{int(answer.best.gpus):,} of {there}"
 
 
 def size_words(model: Model) -> str:
@@ -109,8 +115,8 @@ def margin_words(estimate: Estimate) -> str:
         return "no tier has a need"
     where = f"{place.tier} in {place.phase}"
     if place.left_high < 0:
-        others = [tier for tier in lacking(estimate) if tier != place.tier]
-        also = f" ({' and '.join(others)} lack{'s' * (len(others) == 1)} too)" if others else ""
+        others = {tier: short for tier, short in lacking(estimate).items() if tier != place.tier}
+        also = "".join(f", {shown(short, 'B')} for {tier}" for tier, short in others.items())
         return f"at least {shown(-place.left_high, 'B')} too much for {where}{also}"
     if place.left_low < 0:
         return f"up to {shown(-place.left_low, 'B')} too much for {where}"

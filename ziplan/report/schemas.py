@@ -69,6 +69,8 @@ COMPANION = record(
     trainable_params=COUNT,
     offload={"enum": ["auto", "none", "cpu"]},
 )
+PLANNED: Schema = {**COUNT, "description": "GPUs that the plan trains on"}
+THERE: Schema = {**COUNT, "description": "GPUs of the cluster that was asked about"}
 PROBLEM = record(
     model=TEXT,
     params=COUNT,
@@ -76,7 +78,8 @@ PROBLEM = record(
     trainable_params=COUNT,
     companions=some(COMPANION),
     cluster=TEXT,
-    gpu_count=COUNT,
+    gpu_count=PLANNED,
+    cluster_gpu_count=THERE,
     runtime=TEXT,
     runtime_version=TEXT,
     objective={"enum": ["time", "gpus", "cost", "wear"]},
@@ -106,6 +109,7 @@ LINE = record(
 PHASE = record(needed_low_bytes=NUMBER, needed_high_bytes=NUMBER, lines=some(LINE))
 MEMORY = record(
     **_numbers("capacity_bytes", "available_bytes", "reserve_bytes", "needed_low_bytes", "needed_high_bytes"),
+    short_bytes={**UNKNOWABLE, "description": "what is surely missing: the low end beyond what is available"},
     phases=record(**dict.fromkeys(PHASES, PHASE)),
 )
 TIER = record(
@@ -243,7 +247,11 @@ DOCUMENTS: dict[str, Schema] = {
             **_numbers("gpu_count", "usable_per_gpu_bytes", "step_time_s", "step_time_gpu_count"),
             fits_here=TRUTH,
         ),
-        alternatives=some(OTHER_PLAN),
+        alternatives={
+            **some(OTHER_PLAN),
+            "description": "Other placements: those that surely fit, then those that may; in each the least "
+            "time per token first, or the least wear where that is the objective",
+        },
         faster_if_it_fits={
             "anyOf": [OTHER_PLAN, {"type": "null"}],
             "description": "A faster plan that is likely to fit, where the best surely does; null: see notes",
@@ -275,7 +283,8 @@ DOCUMENTS: dict[str, Schema] = {
             model=TEXT,
             params=COUNT,
             cluster=TEXT,
-            gpu_count=COUNT,
+            gpu_count=PLANNED,
+            cluster_gpu_count=THERE,
             runtime=TEXT,
             runtime_version=TEXT,
             sequence_length_tokens=COUNT,

@@ -20,6 +20,7 @@ from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.page import Block, Paragraph, laid_out
 from ziplan.report.phrases import (
     binding_words,
+    gpus_words,
     job_words,
     margin_words,
     money,
@@ -83,7 +84,7 @@ def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
 
 def _headline(answer: Answer, width: int) -> list[Line]:
     best, runtime = answer.best, answer.problem.runtime
-    where = f"{best.cluster.label} ({_gpus(best)})"
+    where = f"{best.cluster.label} ({gpus_words(answer)})"
     what = f"{job_words(best.workload)} on {where}, {runtime.NAME} {runtime.VERSION}".rstrip()
     verdict = best.verdict.replace("_", " ")
     margin = margin_words(best)
@@ -94,12 +95,6 @@ def _headline(answer: Answer, width: int) -> list[Line]:
     (first,) = rest[0]
     styled = line("  ", Span(first.text[: len(verdict)], style), first.text[len(verdict) :])
     return [*wrapped(f"{what}:", width), styled, *(line("  ", *each) for each in rest[1:])]
-
-
-def _gpus(estimate: Estimate) -> str:
-    """How many GPUs train, of how many there are."""
-    there = counted(estimate.cluster.gpu_count, "GPU")
-    return there if estimate.gpus >= estimate.cluster.gpu_count else f"{int(estimate.gpus)} of {there}"
 
 
 def _time(estimate: Estimate) -> list[Paragraph]:

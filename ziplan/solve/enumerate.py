@@ -79,10 +79,11 @@ def best_by_placement(problem: Problem, grid: Grid) -> list[Candidate]:
     """For each placement its best plan, best placement first.
 
     A plan that surely fits beats one that may, on fewer tiers rather than more, which beats one
-    that does not; then the objective decides, among the last the least lacking share of a tier;
-    then the order of the axes, which lists what costs less elsewhere first. Where the batch is
-    free, the fewest accumulation steps lead among the plans within `KNEE` of the cheapest of all.
-    Of the placements that then cost about the same, the one that moves least off the GPU leads.
+    that does not; then the objective decides, among the last what all tiers lack together, each as
+    a share of what it has; then the order of the axes, which lists what costs less elsewhere first.
+    Where the batch is free, the fewest accumulation steps lead among the plans within `KNEE` of the
+    cheapest of all. Of the placements that then cost about the same, the one that moves least off
+    the GPU leads.
     """
     rank, cost, _ = _scored(problem, grid)
     return _best_of_each(problem, grid, rank, cost)

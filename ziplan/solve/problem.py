@@ -70,7 +70,9 @@ class Baseline(NamedTuple):
 class Answer:
     """The solver's answer. `best` is the best plan that fits, else the one nearest to fitting.
 
-    `alternatives` are the best plans of other placements, best first. `do_not_offload` is true
+    `alternatives` are the best plans of other placements: those that surely fit first, then those
+    that may, each by the objective. `gpus_there` are the GPUs of the cluster that was asked about,
+    of which `problem` may have fewer. `do_not_offload` is true
     when the best plan keeps everything in HBM. `faster_if_it_fits` is a plan that is likely
     to fit and faster than the best, which surely does. `space` says what was searched and pruned.
     """
@@ -84,5 +86,6 @@ class Answer:
     do_not_offload: bool
     plans_evaluated: int
     space: str
+    gpus_there: int
     notes: tuple[str, ...] = ()
     faster_if_it_fits: Estimate | None = None

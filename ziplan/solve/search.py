@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import isnan
 
@@ -11,7 +11,18 @@ from ziplan.solve.baseline import plain_stage3
 from ziplan.solve.batches import MOST_TOKENS_PER_STEP, splits
 from ziplan.solve.binding import binding
 from ziplan.solve.changes import changes
-from ziplan.solve.enumerate import DOES_NOT_FIT, FITS, KNEE, Survey, evaluated, free_batch, solved, surveyed
+from ziplan.solve.enumerate import (
+    DOES_NOT_FIT,
+    FITS,
+    KNEE,
+    TIGHT,
+    Candidate,
+    Survey,
+    evaluated,
+    free_batch,
+    solved,
+    surveyed,
+)
 from ziplan.solve.grid import Grid
 from ziplan.solve.problem import Answer, Problem
 from ziplan.units import counted
@@ -29,12 +40,13 @@ def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
     `alternatives` is how many runner-up placements are worked out beside it. Fewest GPUs and
     cheapest tokens are also a choice of the number of nodes, fewest GPUs of those of one node too.
     """
+    there = problem.cluster.gpu_count
     if problem.objective in ("gpus", "cost"):
         problem = _on_fewer(problem)
     survey, changed, asked = _search(problem)
     grid, found = survey.grid, survey.found
     best = evaluated(problem, grid, found[0])
-    others = [c for c in found[1:] if c.rank != DOES_NOT_FIT][:alternatives]
+    others = _by_verdict(found[1:])[:alternatives]
     return Answer(
         problem=problem,
         best=best,
@@ -45,9 +57,16 @@ def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
         do_not_offload=best.verdict == "fits" and not _off_gpu(best),
         plans_evaluated=grid.size,
         space=_space(grid),
+        gpus_there=there,
         notes=_notes(best, changed),
         faster_if_it_fits=_faster_tight(problem, survey),
     )
+
+
+def _by_verdict(found: Sequence[Candidate]) -> list[Candidate]:
+    """Those that surely fit, then those that may, on however many tiers; by the objective within."""
+    there = [c for c in found if c.rank != DOES_NOT_FIT]
+    return sorted(there, key=lambda c: (min(c.rank, TIGHT), c.paid, c.place))
 
 
 def _faster_tight(problem: Problem, survey: Survey) -> Estimate | None:
