@@ -66,6 +66,36 @@ def test_the_format_may_come_from_the_environment(answers, capsys, monkeypatch):
     assert json.loads(ziplan(capsys, *FIT).out)["verdict"] == "fits"
 
 
+@pytest.mark.parametrize(("command", "form"), [("fit", "github"), ("fit", "csv"), ("sweep", "github")])
+def test_a_form_of_the_environment_that_a_command_lacks_is_left_aside_with_a_hint(
+    answers, capsys, monkeypatch, command, form
+):
+    answers("fits")
+    words = [command, *FIT[1:], *(["--vary", "nodes=1"] if command == "sweep" else [])]
+    plainly = ziplan(capsys, *words).out
+    monkeypatch.setenv("ZIPLAN_FORMAT", form)
+    ran = ziplan(capsys, *words)
+    assert (ran.code, ran.out) == (0, plainly)
+    assert f"this command does not print ZIPLAN_FORMAT={form}, so text; it has text, json" in ran.err
+
+
+@pytest.mark.parametrize("asked", [("--json",), ("--format", "json"), ("--format=json",)])
+def test_a_form_that_is_asked_for_needs_no_hint(answers, capsys, monkeypatch, asked):
+    answers("fits")
+    monkeypatch.setenv("ZIPLAN_FORMAT", "github")
+    ran = ziplan(capsys, *FIT, *asked)
+    assert json.loads(ran.out)["verdict"] == "fits"
+    assert "hint" not in ran.err
+
+
+def test_a_form_that_no_command_has_is_a_mistake(answers, capsys, monkeypatch):
+    answers("fits")
+    monkeypatch.setenv("ZIPLAN_FORMAT", "jsn")
+    ran = ziplan(capsys, *FIT)
+    assert (ran.code, ran.out) == (2, "")
+    assert "ZIPLAN_FORMAT: ZP001 'jsn' is no form of an answer" in ran.err
+
+
 def test_output_goes_to_a_file(answers, capsys, tmp_path):
     answers("fits")
     expected = ziplan(capsys, *FIT).out

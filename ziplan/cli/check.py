@@ -12,6 +12,7 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.given import SETTLED_BY_A_CONFIG, Given, given_options
+from ziplan.cli.options import CheckFormat
 from ziplan.cli.output import apart, save, show, width, write
 from ziplan.errors import BadInput, ExitCode
 
@@ -21,20 +22,6 @@ if TYPE_CHECKING:
     from ziplan.cli.check_inputs import Asked
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-
-
-class CheckFormat(str, Enum):
-    """Forms of a judgement."""
-
-    TEXT = "text"
-    JSON = "json"
-    MD = "md"
-    CSV = "csv"
-    GITHUB = "github"
-    GITLAB = "gitlab"
-    JUNIT = "junit"
-    SARIF = "sarif"
-    HTML = "html"
 
 
 class Least(str, Enum):
@@ -110,9 +97,7 @@ def check(
     ] = options.Outcome.FAIL,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit 0 whatever is found.")] = False,
     json: options.JsonOption = False,
-    format: Annotated[
-        CheckFormat, _option("--format", envvar="ZIPLAN_FORMAT", help="Form of the answer. Default: text.")
-    ] = CheckFormat.TEXT,
+    format: Annotated[CheckFormat, options.format_option(CheckFormat)] = CheckFormat.TEXT,
     output: Annotated[
         list[str] | None,
         _option("--output", "-o", metavar="[FORMAT=]FILE", help="Write a form to a file. Repeatable."),

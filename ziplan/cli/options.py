@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from ziplan.cli.output import complain
+from ziplan.errors import BadInput
 
 
 class Precision(str, Enum):
@@ -61,11 +65,40 @@ class Trainer(str, Enum):
     ACCELERATE = "accelerate"
 
 
-class Format(str, Enum):
+class Form(str, Enum):
+    """Forms of an answer, each by the word for it."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Format(Form):
     """Forms of an answer."""
 
     TEXT = "text"
     JSON = "json"
+
+
+class SweepFormat(Form):
+    """Forms of a sweep."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+
+
+class CheckFormat(Form):
+    """Forms of a judgement: every form that some command has."""
+
+    TEXT = "text"
+    JSON = "json"
+    MD = "md"
+    CSV = "csv"
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    JUNIT = "junit"
+    SARIF = "sarif"
+    HTML = "html"
 
 
 class Outcome(str, Enum):
@@ -114,6 +147,40 @@ def a_path(text: str) -> Path:
 
 def _option(*names: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, show_default=False, **more)
+
+
+FORMAT_VARIABLE = "ZIPLAN_FORMAT"
+
+
+def format_option(forms: type[Form]) -> Any:
+    """`--format` of a command that prints these forms; the environment sets the default where it can."""
+
+    def chosen(context: typer.Context, param: typer.CallbackParam, value: Form) -> Form:
+        source = context.get_parameter_source(str(param.name))
+        given = source is not None and source.name == "COMMANDLINE"
+        return value if given or context.params.get("json") else default_form(forms, value)
+
+    said = f"Form of the answer. Default: {FORMAT_VARIABLE} where that is one of them, or text."
+    return _option("--format", help=said, callback=chosen)
+
+
+def default_form(forms: type[Form], otherwise: Form) -> Form:
+    """The form that the environment asks for, or another one where this command does not print it."""
+    asked = os.environ.get(FORMAT_VARIABLE, "")
+    if not asked:
+        return otherwise
+    own, every = ([str(each) for each in kind] for kind in (forms, CheckFormat))
+    if asked in own:
+        return forms(asked)
+    if asked not in every:
+        raise BadInput.of(
+            f"{asked!r:.40} is no form of an answer", file=FORMAT_VARIABLE, help=f"one of {', '.join(every)}"
+        )
+    complain(
+        f"ziplan: hint: this command does not print {FORMAT_VARIABLE}={asked}, so {otherwise}; "
+        f"it has {', '.join(own)}"
+    )
+    return otherwise
 
 
 ModelArgument = Annotated[
@@ -226,7 +293,8 @@ NvmePathOption = Annotated[
 ]
 JsonOption = Annotated[bool, _option("--json", help="The same as --format json.")]
 FormatOption = Annotated[
-    Format, _option("--format", envvar="ZIPLAN_FORMAT", help="Form of the answer. Default: text.")
+    Format,
+    format_option(Format),
 ]
 OutputOption = Annotated[
     Path | None,

@@ -14,6 +14,7 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.given import Given, given_options
+from ziplan.cli.options import SweepFormat
 from ziplan.cli.output import apart, deliver, width, writable
 from ziplan.errors import ExitCode
 
@@ -24,14 +25,6 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 BETWEEN = 0.2
 """Seconds between two words about progress."""
-
-
-class SweepFormat(str, Enum):
-    """Forms of a sweep."""
-
-    TEXT = "text"
-    JSON = "json"
-    CSV = "csv"
 
 
 class Workers(str, Enum):
@@ -73,12 +66,7 @@ def sweep(
         ),
     ] = Workers.PROCESSES,
     json: options.JsonOption = False,
-    format: Annotated[
-        SweepFormat,
-        typer.Option(
-            "--format", envvar="ZIPLAN_FORMAT", help="Form of the answer. Default: text.", show_default=False
-        ),
-    ] = SweepFormat.TEXT,
+    format: Annotated[SweepFormat, options.format_option(SweepFormat)] = SweepFormat.TEXT,
     output: options.OutputOption = None,
 ) -> int:
     """Solve every point of a grid of inputs, and mark those that no other one beats."""
