@@ -6,6 +6,7 @@ from ziplan.errors import CannotEmit
 from ziplan.hardware.cluster import Cluster
 from ziplan.plan import Checkpointing, Plan
 from ziplan.runtimes.megatron import zero
+from ziplan.runtimes.megatron.gpt import gpt_of, otherwise
 from ziplan.runtimes.megatron.space import refusals
 from ziplan.workload.training import Workload
 
@@ -21,21 +22,26 @@ def emit(
             "DeepSpeed's stages 2 and 3 below Megatron-LM are predicted, no files are written for them"
         )
     reasons = refusals(cluster, workload, plan)
+    other = otherwise(workload.model)
+    if other:
+        raise CannotEmit("predicted, but pretrain_gpt.py would train another model: " + "; ".join(other))
     if reasons:
         raise CannotEmit("Megatron-LM cannot run this plan: " + "; ".join(reasons))
     return {"launch.sh": "\n".join(_script(cluster, workload, plan)) + "\n"}
 
 
 def _script(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
-    gpus = min(cluster.node.gpus_per_node, int(plan.dp_degree * plan.tp_degree * plan.pp_degree))
-    nodes = cluster.nodes
+    everyone = int(plan.dp_degree * plan.tp_degree * plan.pp_degree)
+    gpus = min(cluster.node.gpus_per_node, everyone)
+    nodes = -(-everyone // gpus)
     where_to = [f"--nproc_per_node {gpus}", f"--nnodes {nodes}"]
     if nodes > 1:
         where_to += ["--node_rank $NODE_RANK", "--master_addr $HEAD_NODE", "--master_port 29500"]
     return [
         "#!/usr/bin/env bash",
-        "# Add what a plan does not say: data, tokenizer, learning rate, and what else your model is made of",
-        "# (norms, position embeddings, gated MLPs).",
+        f"# {workload.model.name}, {workload.model.params:,} parameters, its vocabulary not padded.",
+        "# Add what a plan does not say: data, tokenizer, learning rate, and what of your model has no",
+        "# parameters (how positions are rotated, windows of attention, dropout).",
         "export CUDA_DEVICE_MAX_CONNECTIONS=1",
         f"torchrun {' '.join(where_to)} pretrain_gpt.py \\",
         *(f"    {argument} \\" for argument in _arguments(workload, plan)),
@@ -44,21 +50,21 @@ def _script(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
 
 
 def _arguments(workload: Workload, plan: Plan) -> list[str]:
-    model, training = workload.model, workload.training
+    model, training, made = workload.model, workload.training, gpt_of(workload.model)
     sequences = int(plan.micro_batch_size * plan.accumulation_steps * plan.dp_degree)
+    longest = made.positions or model.max_sequence_length or training.sequence_length
     arguments = [
         f"--num-layers {model.layer_count}",
         f"--hidden-size {model.d_model}",
         f"--num-attention-heads {model.attention_heads}",
         f"--seq-length {training.sequence_length}",
-        f"--max-position-embeddings {model.max_sequence_length or training.sequence_length}",
+        f"--max-position-embeddings {longest}",
         f"--micro-batch-size {int(plan.micro_batch_size)}",
         f"--global-batch-size {sequences}",
         f"--tensor-model-parallel-size {int(plan.tp_degree)}",
         f"--pipeline-model-parallel-size {int(plan.pp_degree)}",
+        *made.arguments,
     ]
-    if model.key_value_heads != model.attention_heads:
-        arguments += ["--group-query-attention", f"--num-query-groups {model.key_value_heads}"]
     if workload.precision != "fp32":
         arguments.append(f"--{workload.precision}")
     if plan.zero_stage >= 1:

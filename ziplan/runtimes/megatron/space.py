@@ -78,6 +78,12 @@ def _undividable(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
     tp, pp, dp = int(plan.tp_degree), int(plan.pp_degree), int(plan.dp_degree)
     if model.attention_heads % tp:
         reasons.append(f"tp_degree {tp} does not divide {model.attention_heads} attention heads")
+    elif model.key_value_heads % tp:
+        # `megatron/core/transformer/transformer_config.py:__post_init__`
+        reasons.append(
+            f"tp_degree {tp} does not divide the {model.key_value_heads} heads of keys and values, "
+            "which Megatron-LM asks for"
+        )
     if model.layer_count % pp:
         reasons.append(f"pp_degree {pp} does not divide {model.layer_count} layers")
     if node.gpus_per_node % tp:
