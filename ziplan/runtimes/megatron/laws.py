@@ -51,7 +51,7 @@ def idle_micro_steps(pp_degree: Count) -> Count:
 
 @law("arXiv:2104.04473 sec 2.3")
 def divided_flops(flops: Flops, tp_degree: Count, pp_degree: Count) -> Flops:
-    """What one GPU computes of a micro-batch when stages are balanced."""
+    """What one GPU computes of a micro-batch that stages divide (of the head 1 stage has all)."""
     return flops / (tp_degree * pp_degree)
 
 

@@ -14,8 +14,8 @@ from ziplan.runtimes.schedule import Schedule, Stage, Work, Works
 from ziplan.workload.training import Workload
 
 CONVENTIONS = (
-    "stages are balanced, and nothing of an exchange hides behind compute",
-    "the bubble is played as the micro-steps of other stages that are waited for",
+    "layers are divided evenly over stages, and nothing of an exchange hides behind compute",
+    "the bubble and the stage with the head are played as time of other stages that is waited for",
 )
 
 

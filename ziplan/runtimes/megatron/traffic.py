@@ -5,18 +5,23 @@
   sec 3, arXiv:2104.04473 sec 2.3).
 - Stages exchange activations and gradients before and after they compute (1F1B without interleaving;
   arXiv:2104.04473 sec 2.2): counted as exposed.
-- Filling and draining the pipeline costs one stage's time of pp - 1 micro-batches.
+- Stages have as many layers each, and the last one the head and the loss besides: every micro-batch waits
+  for it (Megatron-LM megatron/core/transformer/transformer_block.py, get_num_layers_to_build, where the
+  stages of embedding and loss are not asked to have fewer layers).
+- Filling and draining the pipeline costs the time of a micro-batch in each stage but the slowest.
 - Replicas exchange gradients when backward has ended: Megatron overlaps them only where it is asked to
   (`--overlap-grad-reduce`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ziplan.hardware.cluster import Cluster
+from ziplan.laws.counts import step_flops
 from ziplan.laws.law import Derivation, minimum, where
 from ziplan.laws.memory import held_bytes
 from ziplan.laws.traffic import activation_traffic
@@ -27,14 +32,17 @@ from ziplan.runtimes.megatron.sliced import sliced
 from ziplan.runtimes.runtime import FABRIC, NETWORK, Demand, Segment, total
 from ziplan.runtimes.shared.compute import (
     MOVED,
+    SWEEP,
     attention_flops_of,
     idle_in_waves,
     matrix_flops,
     moved_by_layers,
+    moved_by_loss,
     moved_by_matrices,
     products,
 )
 from ziplan.runtimes.shared.facts import FP32_BYTES
+from ziplan.workload.model import Model
 from ziplan.workload.training import Workload
 
 ALL_REDUCES = 4.0
@@ -62,42 +70,89 @@ Scale, causal mask and softmax are one kernel that reads and writes a score once
 SAVED_MASK = 1.0
 """Bytes of the causal mask that no sweep reads then: the kernel knows it."""
 
-BUBBLE = "pipeline bubble"
+BUBBLE, UNEVEN = "pipeline bubble", "uneven stages"
+"""Terms of what a GPU of an average stage waits for: the pipeline filling, and the stage with the head."""
+
+TRAINED_SWEEPS = 3.0
+"""Products with a matrix that is trained and not recomputed: forward's and those of its two gradients."""
 
 
 def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Sequence[Segment]:
     """The segments of one step of a GPU of an average stage, in order."""
     facts = Facts(derivation, cluster, workload, plan)
-    chain = (*_computed(facts), *all_reduced(facts), *_passed_on(facts))
+    passed = (*all_reduced(facts), *_passed_on(facts))
+    layers, head = _layers(facts), _head(facts)
+    last = 1 / plan.pp_degree
+    average = (*(_added(both, last) for both in zip(layers, head, strict=True)), *passed)
+    more = tuple(demand._replace(term=UNEVEN, amount=(1 - last) * demand.amount) for demand in head)
+    waiting = tuple(demand._replace(term=BUBBLE) for demand in (*layers, *passed))
     idle = derivation.apply(laws.idle_micro_steps, pp_degree=plan.pp_degree)
-    waiting = tuple(demand._replace(term=BUBBLE) for demand in chain)
     return (
-        Segment("micro-step", plan.accumulation_steps, (chain,)),
+        Segment("micro-step", plan.accumulation_steps, (average,)),
+        Segment(UNEVEN, plan.accumulation_steps, (more,), idle=True),
         Segment(BUBBLE, idle, (waiting,), idle=True),
         Segment("gradient exchange", 1.0, (_exchanged(facts),)),
         Segment("optimizer step", 1.0, ((_updated(facts),),)),
     )
 
 
-def _computed(f: Facts) -> list[Demand]:
-    """One GPU's part of a micro-batch: matrices with what they move divided evenly, the rest as it can be."""
-    degrees = {"tp_degree": f.plan.tp_degree, "pp_degree": f.plan.pp_degree}
-    matrices, idle = matrix_flops(f), _idle(f)
+def _added(both: tuple[Demand, Demand], share: float) -> Demand:
+    """A demand of a stage's layers, with a share of the head's."""
+    layers, head = both
+    return layers._replace(amount=layers.amount + share * head.amount)
+
+
+def _layers(f: Facts) -> list[Demand]:
+    """One GPU's part of the layers of a stage, of a micro-batch: divided evenly, or as it can be."""
+    matrices = matrix_flops(f) - _head_flops(f)
+    idle = _idle(f) - _idle(f, head_alone)
+    acts = f.workload.activations
+    whole = acts.none_high + acts.attention_scores_high * f.workload.training.attended
+    weights = moved_by_matrices(f, matrix_flops(f), _idle(f)) - moved_by_loss(f)
+    kinds = (
+        ("activations", moved_by_layers(f) - _saved(f), minimum(1.0, f.undivided(1.0) / whole)),
+        # Divided like the products that they are hidden behind, or a faster GPU would take longer.
+        ("weights", weights, 0.0),
+    )
+    parts = products(f, matrices, attention_flops_of(f), idle)
+    return _of_one_gpu(f, "layers", parts, kinds, f.plan.pp_degree)
+
+
+def _head(f: Facts) -> list[Demand]:
+    """One GPU's part of the head and the loss of a micro-batch, all of it in the last stage."""
+    parts = products(f, _head_flops(f), 0.0, _idle(f, head_alone))
+    return _of_one_gpu(f, "the head", parts, (("logits", moved_by_loss(f), 0.0),), 1.0)
+
+
+def _head_flops(f: Facts) -> float:
+    """FLOPs of a micro-batch's products with the matrices outside of the layers."""
+    model = f.workload.model
+    return f.derivation.apply(
+        step_flops,
+        "matrix products of the head",
+        params=float(model.matmul_params - model.block_matmul_params),
+        tokens_per_rank=f.tokens,
+        flops_per_param_token=TRAINED_SWEEPS * SWEEP,
+    )
+
+
+def _of_one_gpu(
+    f: Facts,
+    what: str,
+    parts: Iterable[Demand],
+    kinds: Iterable[tuple[str, float, float]],
+    stages: float,
+) -> list[Demand]:
+    """What is computed and what is moved (kind, bytes, share that is not divided), of one GPU of `stages`."""
+    degrees = {"tp_degree": f.plan.tp_degree, "pp_degree": stages}
     demands = [
         Demand(
             term,
             resource,
-            f.derivation.apply(laws.divided_flops, f"{term} of one GPU", flops=amount, **degrees),
+            f.derivation.apply(laws.divided_flops, f"{term} of {what}, one GPU", flops=amount, **degrees),
         )
-        for term, resource, amount in products(f, matrices, attention_flops_of(f), idle)
+        for term, resource, amount in parts
     ]
-    acts = f.workload.activations
-    whole = acts.none_high + acts.attention_scores_high * f.workload.training.attended
-    kinds = (
-        ("activations", moved_by_layers(f) - _saved(f), minimum(1.0, f.undivided(1.0) / whole)),
-        # Divided like the products that they are hidden behind, or a faster GPU would take longer.
-        ("logits and weights", moved_by_matrices(f, matrices, idle), 0.0),
-    )
     moved = total(
         f.derivation.apply(
             laws.divided_traffic,
@@ -111,15 +166,20 @@ def _computed(f: Facts) -> list[Demand]:
     return [*demands, Demand(MOVED, f"{f.gpu}.read", moved)]
 
 
-def _idle(f: Facts) -> float:
-    """What all GPUs of a group leave idle: each multiplies with its slice of every matrix."""
+def _idle(f: Facts, of: Callable[[Model], Model] = lambda model: model) -> float:
+    """What all GPUs of a group leave idle: each multiplies with its slice of every matrix, or of some."""
     degrees = sorted({int(degree) for degree in np.ravel(f.plan.tp_degree)})
     return total(
         where(f.plan.tp_degree == degree, 1.0, 0.0)
         * degree
-        * idle_in_waves(f, sliced(f.workload, degree).model)
+        * idle_in_waves(f, of(sliced(f.workload, degree).model))
         for degree in degrees
     )
+
+
+def head_alone(model: Model) -> Model:
+    """A model of the matrices outside of its layers."""
+    return replace(model, operators=tuple(operator for operator in model.operators if not operator.block))
 
 
 def _saved(f: Facts) -> float:

@@ -82,7 +82,7 @@ def moved_by_layers(f: Facts) -> float:
 
 def moved_by_matrices(f: Facts, flops: float, idle: float) -> float:
     """Bytes through the GPU's memory of logits and loss, and of weights that products do not hide."""
-    return _logits(f) + _weights(f, flops, idle)
+    return moved_by_loss(f) + _weights(f, flops, idle)
 
 
 def matrix_flops(f: Facts) -> float:
@@ -190,7 +190,7 @@ def _scores(f: Facts) -> float:
     )
 
 
-def _logits(f: Facts) -> float:
+def moved_by_loss(f: Facts) -> float:
     """Bytes of logits and loss, each tensor written and read once."""
     model = f.workload.model
     _, each = LOGIT_BYTES if model.trainable_params else INFERRED_LOGIT_BYTES
