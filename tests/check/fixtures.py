@@ -212,6 +212,15 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
         [config(NVME, {"gradient_accumulation_steps": 64}, training={"sequence_length": 512})],
         [config(CPU), config(), config(NVME, training={"sequence_length": 8192})],
     ),
+    "ZP220": (
+        [config({OPTIMIZER: {"device": "cpu"}, f"{ZERO}.stage": 2})],
+        [
+            config({OPTIMIZER: {"device": "cpu"}, f"{ZERO}.stage": 2, f"{ZERO}.round_robin_gradients": True}),
+            config({OPTIMIZER: {"device": "cpu"}, f"{ZERO}.stage": 2}, cluster=ONE_GPU),
+            config({OPTIMIZER: {"device": "cpu"}}),
+            config({f"{ZERO}.stage": 2}),
+        ],
+    ),
     "ZP301": (
         [
             config({f"{OPTIMIZER}.buffer_size": 1}),

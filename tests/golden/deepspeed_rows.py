@@ -227,5 +227,17 @@ ROWS = {
             1e9,
         )
     ],
+    "owners_at_once": [
+        # A bucket within one shard; over a third of eight; over two nodes of eight; over all of 32.
+        ({"params": 8e9, "dp_degree": 16, "reduce_bucket_params": 5e7, "ranks_per_node": 16}, 1),
+        ({"params": 8e9, "dp_degree": 64, "reduce_bucket_params": 3.75e8, "ranks_per_node": 8}, 1),
+        ({"params": 8e9, "dp_degree": 256, "reduce_bucket_params": 5e8, "ranks_per_node": 8}, 16),
+        ({"params": 1e9, "dp_degree": 32, "reduce_bucket_params": 2e9, "ranks_per_node": 8}, 32),
+    ],
+    "awaited_bytes": [
+        ({"own_bytes": 2e9, "dp_degree": 16, "owners_at_once": 1}, 30e9),
+        ({"own_bytes": 2e9, "dp_degree": 16, "owners_at_once": 8}, 2e9),
+        ({"own_bytes": 2e9, "dp_degree": 16, "owners_at_once": 16}, 0),
+    ],
     "swapped_bytes": [({"elements": 1e9, "bytes_per_param": 18, "share": 0.5}, 9e9)],
 }

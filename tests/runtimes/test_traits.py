@@ -57,7 +57,8 @@ def in_turn_with_compute(version, chosen):
 
 def test_the_newest_release_is_the_runtime_itself():
     assert RUNTIMES["deepspeed"].VERSION == VERSION
-    assert traits_of(VERSION) == NEWEST
+    # What is emitted asks for one thing that the release has off unless it is asked for.
+    assert traits_of(VERSION) == NEWEST._replace(deals_gradients_out=0.0)
     assert set(WINDOWS) == set(Traits._fields)
     chosen = plan("dram", "dram", dp_degree=8.0)
     own = RUNTIMES["deepspeed"].ledger(Derivation(record=False), cluster(gpus=8), WORK, chosen)

@@ -20,7 +20,18 @@ from ziplan.laws.endurance import drive_lifetime
 from ziplan.laws.law import Derivation, maximum, where
 from ziplan.laws.traffic import compute_time, product_time, transfer_time
 from ziplan.plan import Plan
-from ziplan.runtimes.runtime import MEMLOCK, PHASES, PYTHON, Demand, Ledger, Runtime, Segment, total
+from ziplan.runtimes.runtime import (
+    MEMLOCK,
+    OF_OTHERS,
+    PHASES,
+    PYTHON,
+    Demand,
+    Ledger,
+    Runtime,
+    Segment,
+    bare,
+    total,
+)
 from ziplan.workload.training import Workload
 
 RESERVE = {"hbm": 0.0, "dram": 0.05, "nvme": 0.05}
@@ -342,7 +353,7 @@ def _busy(rates: Rates, segments: Iterable[Segment]) -> dict[str, float]:
 
 def _unknown(rates: Rates, segments: Iterable[Segment]) -> tuple[str, ...]:
     """Inputs that nobody stated and that this plan's time depends on."""
-    used = [d.resource.replace("swap_", "") for _, d in _demands(segments) if d.amount > 0]
+    used = [bare(d.resource) for _, d in _demands(segments) if d.amount > 0]
     return tuple(dict.fromkeys(rates.unknown[resource] for resource in used if resource in rates.unknown))
 
 
@@ -354,9 +365,9 @@ def _traffic(segments: Iterable[Segment]) -> dict[str, tuple[float, float]]:
     """Bytes per step and rank, (read, write), of each tier and of the gather."""
     links: dict[str, tuple[float, float]] = {}
     for repeats, demand in _demands(segments):
-        if demand.resource in (*ARITHMETIC, PYTHON, "cpu_optimizer"):
+        if demand.resource in (*ARITHMETIC, PYTHON, "cpu_optimizer") or demand.resource.endswith(OF_OTHERS):
             continue
-        name, _, direction = demand.resource.partition(".")
+        name, _, direction = bare(demand.resource).partition(".")
         read, written = links.get(name, (0.0, 0.0))
         moved = repeats * demand.amount
         links[name] = (read, written + moved) if direction.endswith("write") else (read + moved, written)

@@ -21,7 +21,15 @@ from ziplan.laws.contention import path_bandwidth, shared_link_bandwidth
 from ziplan.laws.law import Derivation
 from ziplan.laws.optimizer import cpu_adam_time, cpu_adam_time_by_bandwidth
 from ziplan.laws.partition import ring_bandwidth
-from ziplan.runtimes.runtime import FABRIC, NETWORK, PYTHON, Runtime, swap_limit
+from ziplan.runtimes.runtime import (
+    FABRIC,
+    NETWORK,
+    PYTHON,
+    Runtime,
+    alone,
+    bare,
+    swap_limit,
+)
 from ziplan.units import Precision
 
 
@@ -78,11 +86,11 @@ class Rates:
         if resource == NETWORK:
             between = network_of(self._cluster)
             return UNLIMITED if between is None else self._node.links[between].bandwidth
-        name, direction = resource.rsplit(".", 1)
+        name, direction = bare(resource).rsplit(".", 1)
         tier = self._node.tiers[name]
-        if direction.startswith("swap_"):
-            return self._swap(name, tier, direction.removeprefix("swap_"))
-        return self._to_gpu(name, tier, direction)
+        if ".swap_" in resource:
+            return self._swap(name, tier, direction)
+        return self._to_gpu(name, tier, direction, alone(resource))
 
     def _stated(self, resource: str, rate: Rate) -> float:
         """The rate, with what it was assumed from or lacks noted."""
@@ -130,20 +138,22 @@ class Rates:
         self._assume(Assumed("fabric", rate, "B/s", OVER_THE_HOST))
         return rate
 
-    def _share(self, label: str, link: str) -> float:
+    def _share(self, label: str, link: str, by_itself: bool = False) -> float:
         part = self._node.links[link]
         return self._derivation.apply(
             shared_link_bandwidth,
             label,
             link_bandwidth=part.bandwidth,
             instance_bandwidth=part.bandwidth,
-            user_count=min(float(part.shared_by), self.ranks_per_node),
+            user_count=1.0 if by_itself else min(float(part.shared_by), self.ranks_per_node),
         )
 
-    def _path(self, label: str, links: tuple[str, ...], start: float = UNLIMITED) -> float:
+    def _path(
+        self, label: str, links: tuple[str, ...], start: float = UNLIMITED, by_itself: bool = False
+    ) -> float:
         rate = start
         for link in links:
-            share = self._share(f"{label}: {link}", link)
+            share = self._share(f"{label}: {link}", link, by_itself)
             rate = (
                 share
                 if rate == UNLIMITED
@@ -151,11 +161,12 @@ class Rates:
             )
         return rate
 
-    def _to_gpu(self, name: str, tier: Tier, direction: str) -> float:
+    def _to_gpu(self, name: str, tier: Tier, direction: str, by_itself: bool) -> float:
         own = self._own(name, tier, direction)
         if tier.scope == "gpu":
             return own
-        return self._path(f"{name} {direction}", tier.via, own / self.ranks_per_node)
+        label = f"{name} {direction}, one rank at a time" if by_itself else f"{name} {direction}"
+        return self._path(label, tier.via, own if by_itself else own / self.ranks_per_node, by_itself)
 
     def _own(self, name: str, tier: Tier, direction: str) -> float:
         return self._stated(f"{name}.{direction}", tier_rate(name, tier, direction))

@@ -104,12 +104,27 @@ class Demand(NamedTuple):
     "cpu_optimizer" (parameters of the whole node), "gather" (bytes received per rank), "fabric" (bytes
     between the GPUs of a node, per rank), "network" (bytes that leave a node), "<tier>.read" or
     "<tier>.write" (bytes per rank between tier and GPU; of the GPU's own tier, through its memory), or
-    "<tier>.swap_read" / "<tier>.swap_write" (bytes per rank between tier and DRAM).
+    "<tier>.swap_read" / "<tier>.swap_write" (bytes per rank between tier and DRAM). With `ALONE` bytes
+    between tier and GPU cross while no other rank's do; with `OF_OTHERS` at the end they are those of other
+    ranks, which this one waits for.
     """
 
     term: str
     resource: str
     amount: float
+
+
+ALONE, OF_OTHERS = "_alone", "_of_others"
+
+
+def bare(resource: str) -> str:
+    """A resource of a tier as "<tier>.read" or "<tier>.write", whoever moves what."""
+    return resource.replace("swap_", "").removesuffix(OF_OTHERS).removesuffix(ALONE)
+
+
+def alone(resource: str) -> bool:
+    """Whether its bytes cross while those of no other rank do."""
+    return resource.removesuffix(OF_OTHERS).endswith(ALONE)
 
 
 class Segment(NamedTuple):

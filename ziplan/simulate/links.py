@@ -26,7 +26,7 @@ from ziplan.hardware.rates import (
     tier_rate,
 )
 from ziplan.laws.contention import shared_link_bandwidth
-from ziplan.runtimes.runtime import FABRIC, NETWORK, PYTHON
+from ziplan.runtimes.runtime import FABRIC, NETWORK, PYTHON, alone, bare
 from ziplan.units import Precision
 
 CPU, SOFTWARE = "cpu", "swap software"
@@ -88,15 +88,16 @@ class Machine:
 
     def _of_tier(self, resource: str) -> Path:
         """The way of a tier's bytes."""
-        name, direction = resource.rsplit(".", 1)
-        tier, moved = self._node.tiers[name], direction.removeprefix("swap_")
-        own = self._medium(name, tier, moved)
+        name, moved = bare(resource).rsplit(".", 1)
+        tier, by_itself = self._node.tiers[name], alone(resource)
+        own = self._medium(name, tier, moved, by_itself)
         if tier.scope == "gpu":
             return Path(1.0, own)
-        if direction.startswith("swap_"):
+        if ".swap_" in resource:
             limit = () if self._swap_limit is None else self._link(SOFTWARE, self._swap_limit)
             return Path(1.0, (*own, *limit, *self._dram("write" if moved == "read" else "read")))
-        way = tuple(u for link in tier.via for u in self._part(link, IN if moved == "read" else OUT))
+        direction = IN if moved == "read" else OUT
+        way = tuple(u for link in tier.via for u in self._part(link, direction, by_itself))
         if tier.medium == "dram":
             return Path(1.0, (*own, *way))
         # Direct I/O goes through pinned host memory: written there, and read again.
@@ -150,7 +151,7 @@ class Machine:
             return (*self._part(link, IN), *self._part(link, OUT))
         return self._part(link, "")
 
-    def _part(self, link: str, direction: str) -> tuple[tuple[str, float], ...]:
+    def _part(self, link: str, direction: str, by_itself: bool = False) -> tuple[tuple[str, float], ...]:
         part = self._node.links[link]
         users = min(float(part.shared_by), self.ranks_per_node)
         rate = shared_link_bandwidth(
@@ -158,7 +159,9 @@ class Machine:
         )
         # A link may be called as a tier is, or as a processor.
         shown = f"{link} link" if link in (*self._node.tiers, GPU, CPU, SOFTWARE) else link
-        return self._link(f"{shown} {direction}".strip(), rate, of=link)
+        crossed = self._link(f"{shown} {direction}".strip(), rate, of=link)
+        share = rate / part.bandwidth if by_itself else 1.0
+        return tuple((name, taken * share) for name, taken in crossed)
 
     def _host(self) -> Tier | None:
         return next((t for t in self._node.tiers.values() if t.medium == "dram" and t.via), None)
@@ -167,12 +170,14 @@ class Machine:
         name = self._node.tier_of("dram")
         return self._medium(name, self._node.tiers[name], direction) if name else ()
 
-    def _medium(self, name: str, tier: Tier, direction: str) -> tuple[tuple[str, float], ...]:
+    def _medium(
+        self, name: str, tier: Tier, direction: str, by_itself: bool = False
+    ) -> tuple[tuple[str, float], ...]:
         """A tier's own medium: what a byte takes of one rank's part of its time."""
         rate = self._known(f"{name}.{direction}", tier_rate(name, tier, direction))
         if rate == UNLIMITED or not rate:
             return ()
-        ranks = 1.0 if tier.scope == "gpu" else self.ranks_per_node
+        ranks = 1.0 if by_itself or tier.scope == "gpu" else self.ranks_per_node
         alias = "drive" if tier.medium == "nvme" else ""
         ((link, _),) = self._link(name, 1.0, alias=alias)
         return ((link, ranks / rate),)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import Assumed
 from ziplan.plan import Plan
-from ziplan.runtimes.runtime import Runtime, swap_limit
+from ziplan.runtimes.runtime import Runtime, bare, swap_limit
 from ziplan.runtimes.schedule import OWN, Buffers, Schedule, Stage, Work
 from ziplan.simulate.engine import UNLIMITED, Played, Pool, Task, Tokens, play
 from ziplan.simulate.links import Machine
@@ -251,4 +251,4 @@ class _Player:
 
 def _touched(resources: set[str]) -> set[str]:
     """The resources as unknown rates are noted: a swap is a matter of the drive."""
-    return {resource.replace("swap_", "") for resource in resources}
+    return {bare(resource) for resource in resources}

@@ -7,7 +7,11 @@ from collections.abc import Iterator
 
 from ziplan.check.case import Case
 from ziplan.check.finding import Hit, Number, Rule
+from ziplan.runtimes.deepspeed.gradients import AWAITED
 from ziplan.units import show_duration
+
+NOTED_TERM = 0.02
+"""Share of a step below which what one key would save is not worth a word."""
 
 LARGE_TERM = 0.30
 """Share of a step from which on one part of it is worth a word."""
@@ -104,6 +108,24 @@ def nothing_to_pipeline(case: Case) -> Iterator[Hit]:
             fix="a sub_group_size of a fraction of that, or no pipelining",
             number=Number(facts.sub_groups),
         )
+
+
+def owners_in_turn(case: Case) -> Iterator[Hit]:
+    """Below stage 3 one rank copies its gradients to the host at a time, and the others wait for it."""
+    settings, whole = case.settings, stepped(case)
+    if settings is None or not whole or settings.round_robin_gradients:
+        return
+    waited = sum(time for term, time in case.exposed() if term == AWAITED)
+    if waited <= NOTED_TERM * whole:
+        return
+    yield Hit(
+        f"one rank at a time copies its gradients to the host: {seconds(waited)} of {seconds(whole)} a step "
+        f"({waited / whole:.0%}) are spent on copies of others",
+        key="zero_optimization.round_robin_gradients",
+        field="zero_stage",
+        fix='"round_robin_gradients": true',
+        number=Number(waited, "s"),
+    )
 
 
 def network_bound(case: Case) -> Iterator[Hit]:
@@ -293,5 +315,17 @@ WAITS = (
         "overlap.",
         '"wall_clock_breakdown": true',
         "Off, when the question is answered.",
+    ),
+    Rule(
+        "ZP220",
+        "Ranks copy their gradients in turn",
+        "warning",
+        owners_in_turn,
+        "Stage 1 or 2 with the optimizer on the host and without round_robin_gradients, where the copies of "
+        "other ranks are waited for over 2 % of the step.",
+        "Each rank owns a stretch of the model, and backward comes to one stretch after the other: one host "
+        "link works at a time, and more GPUs do not make it faster.",
+        '"stage": 2 with offload_optimizer on 8 GPUs, nothing else said',
+        '"round_robin_gradients": true, which deals tensors out to the ranks: all links work. Or stage 3.',
     ),
 )

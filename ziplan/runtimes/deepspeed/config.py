@@ -132,6 +132,9 @@ def _zero(facts: Facts, nvme_path: str) -> dict[str, Any]:
     }
     if stage < 3:
         section |= {"allgather_partitions": True, "allgather_bucket_size": bucket}
+        if facts.optimizer_off_gpu:
+            # Else one rank copies its gradients to the host at a time.
+            section |= {"round_robin_gradients": True}
     else:
         section |= {
             "sub_group_size": int(facts.plan.sub_group_params),

@@ -189,6 +189,18 @@ class Facts(shared.Facts):
         return 0.0 if self.overlaps else 1 - self.stage3
 
     @cached_property
+    def owners_take_turns(self) -> float:
+        """1 where one rank after the other copies its gradients to the host: below stage 3.
+
+        Each owns a stretch of the model that backward comes to in turn, unless `round_robin_gradients` deals
+        the tensors out (`stage_1_and_2.py:_round_robin_reorder`), as in what is emitted.
+        """
+        stated = self.stated
+        dealt_out = self.traits.deals_gradients_out if stated is None else stated.round_robin_gradients
+        below = where(self.plan.zero_stage >= 1, 1 - self.stage3, 0.0)
+        return 0.0 if dealt_out else below * self.optimizer_off_gpu
+
+    @cached_property
     def overlaps(self) -> bool:
         """`overlap_comm`: on in what is emitted, and where nothing is said of a run."""
         return (self.overlap_comm if self.stated is None else self.stated.overlap_comm) is not False

@@ -9,26 +9,29 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from ziplan.laws.law import maximum, where
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
-from ziplan.runtimes.runtime import Demand, Segment
+from ziplan.runtimes.runtime import ALONE, OF_OTHERS, Demand, Segment
 
 REDUCE, COPY = "gradient reduce", "gradient copy"
+AWAITED = "gradient copies of other ranks"
 
 
 class LastGradients(NamedTuple):
     """What the last micro-step adds: reductions, copies that hold the Python thread, others, and writes."""
 
     reduced: Demand
-    held: Demand
-    copied: Demand
+    held: tuple[Demand, ...]
+    copied: tuple[Demand, ...]
     written: Demand
 
     @property
     def beside(self) -> tuple[Demand, ...]:
         """All of it, in order: what runs beside the last backward."""
-        return tuple(self)
+        return (self.reduced, *self.held, *self.copied, self.written)
 
     @property
     def segment(self) -> Segment:
@@ -79,10 +82,35 @@ def copied_each_time(f: Facts) -> list[Demand]:
         dp_degree=plan.dp_degree,
         share=moved * f.optimizer_off_gpu,
     )
-    return [
-        Demand(COPY, f"{f.host}.write", down),
-        Demand(COPY, f"{f.host}.read", down),
-    ]
+    return [*_copies(f, "write", down), *_copies(f, "read", down)]
+
+
+def _copies(f: Facts, direction: str, own: float) -> tuple[Demand, ...]:
+    """A rank's own bytes between GPU and host, and where owners take turns those that it waits for."""
+    resource, in_turn = f"{f.host}.{direction}", f.owners_take_turns
+    if np.ndim(in_turn) == 0 and not in_turn:
+        return (Demand(COPY, resource, own),)
+    at_once = f.derivation.apply(
+        laws.owners_at_once,
+        params=f.trained,
+        dp_degree=f.plan.dp_degree,
+        reduce_bucket_params=f.knobs.reduce_bucket,
+        ranks_per_node=f.ranks,
+    )
+    awaited = f.derivation.apply(
+        laws.awaited_bytes,
+        f"gradients that other ranks copy, {direction}",
+        own_bytes=own * in_turn,
+        dp_degree=f.plan.dp_degree,
+        owners_at_once=at_once,
+    )
+    alone = in_turn * where(at_once <= 1, 1.0, 0.0)
+    return (
+        Demand(COPY, resource, own * (1 - alone)),
+        Demand(COPY, resource + ALONE, own * alone),
+        Demand(AWAITED, resource + OF_OTHERS, awaited * (1 - alone)),
+        Demand(AWAITED, resource + ALONE + OF_OTHERS, awaited * alone),
+    )
 
 
 def last_gradients(f: Facts) -> LastGradients:
@@ -95,9 +123,8 @@ def last_gradients(f: Facts) -> LastGradients:
     """
     stage1 = f.reduces_in_backward * where(f.plan.zero_stage < 2, 1.0, 0.0)
     reduced = _reduced(f, "gradients reduced in the last micro-step (stage 1)", stage1)
-    none = Demand(COPY, f"{f.host}.write", 0.0)
     if not f.host:
-        return LastGradients(reduced, none, none, none)
+        return LastGradients(reduced, (), (), Demand("gradient write", f"{f.nvme}.swap_write", 0.0))
     down, written = _to_the_optimizer(f) * f.reduces_in_backward, 0.0
     if f.nvme:
         written = f.derivation.apply(
@@ -110,8 +137,8 @@ def last_gradients(f: Facts) -> LastGradients:
     held = maximum(f.swaps_optimizer, waits(f))
     return LastGradients(
         reduced,
-        none._replace(amount=down * held),
-        none._replace(amount=down * (1 - held)),
+        _copies(f, "write", down * held),
+        _copies(f, "write", down * (1 - held)),
         Demand("gradient write", f"{f.nvme}.swap_write", written),
     )
 
@@ -132,5 +159,5 @@ def boundary(f: Facts) -> Segment:
     after = 1 - f.reduces_in_backward
     demands = [_reduced(f, "gradients reduced once per step, after backward", after)]
     if f.host:
-        demands.append(Demand(COPY, f"{f.host}.write", _to_the_optimizer(f) * after))
+        demands += _copies(f, "write", _to_the_optimizer(f) * after)
     return Segment("gradients out", 1.0, (tuple(demands),))

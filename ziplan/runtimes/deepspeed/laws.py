@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ziplan.laws.law import law, minimum, where
+from ziplan.laws.law import law, maximum, minimum, where
 from ziplan.units import Bytes, BytesPerParam, Count, Params, Ratio, Seconds
 
 
@@ -150,6 +150,30 @@ def reduced_bytes(
 def host_link_bytes(params: Params, bytes_per_param: BytesPerParam, dp_degree: Count, share: Ratio) -> Bytes:
     """Bytes of one rank's shard that cross its host link."""
     return share * bytes_per_param * params / dp_degree
+
+
+@law(
+    "DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py:reduce_ipg_grads; "
+    "https://github.com/deepspeedai/DeepSpeed/pull/1067"
+)
+def owners_at_once(
+    params: Params, dp_degree: Count, reduce_bucket_params: Params, ranks_per_node: Count
+) -> Count:
+    """How many ranks copy gradients to the host at once, where each owns a stretch of the model.
+
+    Backward comes to one owner after the other. A bucket that reaches over all ranks of a node or more is
+    copied by them at once; over fewer, they are neighbours and share a way to the host, and are counted as
+    one: at 32 and 64 GPUs, where tensors reach over two and three, backward took as long as at 16
+    (arXiv:2104.07857 figure 6c).
+    """
+    reached = minimum(reduce_bucket_params * dp_degree / maximum(params, 1.0), dp_degree)
+    return where(reached >= ranks_per_node, maximum(reached, 1.0), 1.0)
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py:reduce_ipg_grads")
+def awaited_bytes(own_bytes: Bytes, dp_degree: Count, owners_at_once: Count) -> Bytes:
+    """Bytes that other ranks copy, one turn after the other, while a rank waits."""
+    return own_bytes * (dp_degree / owners_at_once - 1)
 
 
 @law("DeepSpeed 0.19.8 runtime/swap_tensor/partitioned_optimizer_swapper.py")

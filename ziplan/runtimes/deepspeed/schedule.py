@@ -17,6 +17,7 @@ from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.fetches import Coordinator, Policy, Tensor, Visit, fetches, visits
+from ziplan.runtimes.deepspeed.gradients import AWAITED, COPY
 from ziplan.runtimes.deepspeed.hooks import HOOKS
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
 from ziplan.runtimes.deepspeed.shards import shards
@@ -363,11 +364,10 @@ class _Written:
             return
         share, name = sum(self.bucket) / self.gradients, f"bucket {len(self.reduced)}"
         self._reduced(name, self.parts, "gradient reduce", "gather", share)
-        for resource in (self.out, self.back):
-            self._reduced(name, self.parts, "gradient copy", resource, share)
+        self._copied(name, self.parts, share)
         if self.boundary is not None and self.f.reduces_in_backward:
             self._reduced(name, self.boundary, "gradient reduce", "gather", share)
-            last = self._reduced(name, self.boundary, "gradient copy", self.out, share)
+            last = self._copied(name, self.boundary, share)
             written = sum(self.swapped[size] for size in self.bucket)
             if self.f.swaps_optimizer:
                 self.waits += last  # the Python thread waits for the copy to a buffer
@@ -384,6 +384,13 @@ class _Written:
         amount = parts.of(term, resource, share)
         if amount:
             self.works.add(name, term, resource, amount, (self.ready,), line="reduce")
+        return self.works.last("reduce")
+
+    def _copied(self, name: str, parts: Parts, share: float) -> tuple[int, ...]:
+        """Copies of gradients on that stream: a rank's own, and those that it waits for."""
+        for term in (COPY, AWAITED):
+            for resource in parts.resources(term):
+                self._reduced(name, parts, term, resource, share)
         return self.works.last("reduce")
 
     def _swapped_gradients(self, elements: int) -> float:

@@ -95,8 +95,8 @@ def _micro_steps(plan: Plan, step: StepParts) -> tuple[Segment, ...]:
     """All micro-steps but the last, and the last one."""
     last = step.at_the_last
     chains = (
-        (*step.blocking, *step.compute, last.held),
-        (step.hooks, last.held),
+        (*step.blocking, *step.compute, *last.held),
+        (step.hooks, *last.held),
         (*step.blocking, *step.beside, *last.beside),
     )
     before = _micro_step(plan.accumulation_steps - 1, step)

@@ -22,6 +22,7 @@ PAPER_ENGINE = "arXiv:2104.07857"
 
 RELEASED = {
     "0.3.13": "2021-03",
+    "0.4.0": "2021-06",
     "0.4.4": "2021-07",
     "0.5.10": "2022-01",
     "0.6.0": "2022-03",
@@ -157,6 +158,13 @@ WINDOWS: dict[str, Window] = {
         "runtime/zero/stage_1_and_2.py:__init__ of 0.3.10 to 0.18.2 moves a shard to the host before it is "
         "cloned, of 0.18.3 after",
     ),
+    "deals_gradients_out": Window(
+        "0.4.0",
+        "0.4.4",
+        "runtime/zero/stage2.py:_round_robin_reorder of 0.4.0 to 0.4.3 "
+        "(https://github.com/deepspeedai/DeepSpeed/pull/1067: before, one rank copied at a time); a key of "
+        "the config since https://github.com/deepspeedai/DeepSpeed/pull/1256, off unless it is set",
+    ),
     "keeps_what_it_saves": Window(
         None,
         "0.4.4",
@@ -208,6 +216,8 @@ class Traits(NamedTuple):
     """Moments are made before training, below stage 3, beside gradients that are not freed yet."""
     clones_on_gpu: float
     """The 16-bit shard that master weights are made from is cloned on the GPU, below stage 3."""
+    deals_gradients_out: float
+    """Tensors are dealt out to the ranks, which then copy gradients to the host at once, below stage 3."""
     keeps_what_it_saves: float
     """Weights that stage 3 gathers to save them stay gathered on every GPU."""
 
@@ -252,5 +262,5 @@ def _within(window: Window, release: tuple[int, ...]) -> bool:
     return since and (window.until is None or release < parsed(window.until))
 
 
-NEWEST = traits_of(VERSION)
-"""The traits that plans are made with."""
+NEWEST = traits_of(VERSION)._replace(deals_gradients_out=1.0)
+"""The traits that plans are made with: the newest release's, with `round_robin_gradients` as is emitted."""
