@@ -1,6 +1,7 @@
 """Every rule: it fires where it should, and not next to it; its page and the table are whole."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from check.asked import CPU, NVME, ZERO, Ask
@@ -90,10 +91,10 @@ def test_what_memory_says_of_a_key_does_not_silence_that_it_is_rejected(tmp_path
     [
         ("deepspeed --num_gpus 2 train.py", 2),
         ("torchrun --standalone --nproc_per_node=4 train.py", 4),
-        ("torchrun --nnodes 2 --nproc_per_node=4 train.py", 8),
+        ("torchrun --nnodes 2 --nproc_per_node=8 train.py", 16),
         ("torchrun --nnodes $NODES --nproc_per_node=4 train.py", 16),
         ("deepspeed --hostfile hosts --num_gpus 4 train.py", 16),
-        ("deepspeed --hostfile hosts --num_nodes 2 --num_gpus 4 train.py", 8),
+        ("deepspeed --hostfile hosts --num_nodes 2 --num_gpus 8 train.py", 16),
         ("# deepspeed --num_gpus 2 train.py", 16),
         ("deepspeed train.py", 16),
     ],
@@ -104,6 +105,16 @@ def test_a_launch_script_says_how_many_ranks_there_are(tmp_path, line, ranks):
     assert case.plan.dp_degree == ranks
     with pytest.raises(BadInput, match=r"launch\.sh: .*32 ranks are started, and .* has 16 GPUs"):
         Ask(launch="torchrun --nnodes 4 --nproc_per_node 8 t.py", cluster="2x dgx-a100-80g").case(tmp_path)
+
+
+@pytest.mark.parametrize("flags", ["--nnodes 2 --nproc_per_node=4", "--num_nodes 2 --num_gpus 4"])
+def test_a_part_of_every_node_is_judged_where_the_machine_is_that_part(tmp_path, flags):
+    """Eight ranks on two nodes are four on each: not one node's eight, which is what would be predicted."""
+    asked = Ask(launch=f"run {flags} train.py", cluster="2x dgx-a100-80g")
+    with pytest.raises(BadInput, match="8 ranks on 2 nodes are 4 on each, and a node has 8 GPUs"):
+        asked.case(tmp_path)
+    case = replace(asked, settings=("gpus_per_node=4",)).case(tmp_path)
+    assert (case.plan.dp_degree, case.cluster.gpu_count) == (8, 8)
 
 
 @pytest.mark.parametrize(("where", "stage", "divides"), [(CPU, 3, True), (CPU, 2, False), (NVME, 3, False)])

@@ -122,6 +122,16 @@ def test_suppressed_findings_are_in_it_with_their_reason(tmp_path):
     assert suppressed["suppressions"] == [{"kind": "external", "justification": "the GPUs are shared"}]
 
 
+def test_a_comment_suppresses_in_the_source(tmp_path):
+    case = ASKED["a plan that dies"].case(tmp_path)
+    (found, *_) = check(case).findings
+    entry = Ignore(found.code, "", "known", found.file, found.line)
+    log = json.loads(sarif(check(case, [entry])))
+    jsonschema.validate(log, LOG)
+    (suppressed,) = (each for each in log["runs"][0]["results"] if "suppressions" in each)
+    assert suppressed["suppressions"] == [{"kind": "inSource", "justification": "known"}]
+
+
 def test_a_file_is_a_uri(tmp_path, monkeypatch):
     folder = tmp_path / "a folder"
     case = Ask().case(folder)

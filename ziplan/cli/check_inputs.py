@@ -15,6 +15,7 @@ from ziplan.cli.output import warn
 from ziplan.cli.plan_inputs import planned, runtime_of
 from ziplan.errors import BadInput
 from ziplan.files import read, validate
+from ziplan.units import counted
 
 if TYPE_CHECKING:
     from ziplan.files import Document
@@ -39,13 +40,16 @@ class Asked(NamedTuple):
 
 def case_of(config: Path, asked: Asked) -> Case:
     """The config as a case; BadInput where it, the model or the machine cannot be read."""
-    from ziplan.runtimes.deepspeed.reading.forms import open_config, started_ranks
+    from ziplan.runtimes.deepspeed.reading.forms import open_config, started_nodes, started_ranks
 
     opened = open_config(config)
     # A command line in a file is what starts the run.
     launch = _launch(config, asked.launch or (config if opened.form == "command" else None))
-    if launch is not None and opened.ranks is None:
-        opened = opened._replace(ranks=started_ranks(launch.text))
+    if launch is not None:
+        opened = opened._replace(
+            ranks=opened.ranks or started_ranks(launch.text),
+            nodes=opened.nodes or started_nodes(launch.text),
+        )
     if opened.form == "plan":
         return replace(of_plan(opened.document, asked.request), launch=launch)
     if opened.form == "accelerate" and str(opened.document.data.get("distributed_type")).upper() == "FSDP":
@@ -58,7 +62,7 @@ def _of_fsdp(opened: Opened, request: Request, launch: Launch | None) -> Case:
     from ziplan.cli.check_fsdp import fsdp_case
 
     problem = _warned(problem_of(request._replace(runtime="fsdp")))
-    _enough_gpus(opened, launch, opened.ranks or 1, problem)
+    _as_started(opened, launch, opened.ranks or problem.cluster.gpu_count, problem)
     training = {**request.training, **_over({}, problem.workload.training, launch)}
     return fsdp_case(opened, request, problem, training)
 
@@ -139,7 +143,7 @@ def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
         precision=first.workload.precision,
     )
     reading = _seen_from_here(opened, read_config(opened, question))
-    _enough_gpus(opened, launch, reading.ranks, first)
+    _as_started(opened._replace(nodes=reading.nodes or opened.nodes), launch, reading.ranks, first)
     training = {**request.training, **_over(stated_training(reading), stated, launch)}
     mode = training.get("activation_checkpointing", stated.activation_checkpointing)
     if mode == "auto" and launch is not None and launch.recomputes:
@@ -178,6 +182,29 @@ def _seen_from_here(opened: Opened, reading: Reading) -> Reading:
     if reading.document is not None:
         reading.document.name = called(reading.document.name)
     return replace(reading, remarks=tuple(each._replace(file=called(each.file)) for each in reading.remarks))
+
+
+def _as_started(opened: Opened, launch: Launch | None, ranks: int, problem: Problem) -> None:
+    """BadInput where the run is started on other nodes, or on more GPUs, than the cluster has."""
+    _enough_gpus(opened, launch, ranks, problem)
+    cluster, nodes = problem.cluster, opened.nodes
+    if nodes is None:
+        return
+    where = launch.name if launch is not None and opened.form != "accelerate" else opened.document.name
+    if nodes != cluster.nodes:
+        there = counted(cluster.nodes, "node")
+        raise BadInput.of(
+            f"ranks are started on {counted(nodes, 'node')}, and {cluster.label} is {there}",
+            file=where,
+            help=f"--set nodes={nodes}, or the number of nodes that it runs on in the config",
+        )
+    each, gpus = ranks / nodes, cluster.node.gpus_per_node
+    if nodes > 1 and each != gpus:
+        raise BadInput.of(
+            f"{ranks:,} ranks on {nodes:,} nodes are {each:g} on each, and a node has {counted(gpus, 'GPU')}",
+            file=where,
+            help="ranks that fill every node, or --set gpus_per_node=N for nodes of which a part is used",
+        )
 
 
 def _enough_gpus(opened: Opened, launch: Launch | None, ranks: int, problem: Problem) -> None:

@@ -67,7 +67,8 @@ def _result(finding: Finding, entry: Ignore | None, codes: list[str]) -> dict[st
         "partialFingerprints": {"ziplan/v1": identity},
     }
     if entry is not None:
-        result["suppressions"] = [{"kind": "external", "justification": entry.reason}]
+        kind = "inSource" if entry.line else "external"
+        result["suppressions"] = [{"kind": kind, "justification": entry.reason}]
     return result
 
 

@@ -12,7 +12,7 @@ from ziplan.check.run import Checked
 from ziplan.report.check_sources import excerpt
 from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.page import Block, Paragraph, laid_out
-from ziplan.report.phrases import placement_words, plan_words, shown, size_words
+from ziplan.report.phrases import gpus_words, placement_words, plan_words, shown, size_words
 from ziplan.report.text import VERDICTS
 from ziplan.report.tiers import tier_table
 from ziplan.units import counted
@@ -33,12 +33,11 @@ def check_text(checked: Checked, width: int) -> list[Line]:
 
 def _headline(checked: Checked, width: int) -> list[Line]:
     case = checked.case
-    gpus = counted(case.cluster.gpu_count, "GPU")
+    there = case.cluster.gpu_count
+    gpus = gpus_words(case.estimate.gpus if case.estimate is not None else there, there)
     what = (
         f"{case.file}: {case.workload.model.name} ({size_words(case.workload.model)}) on "
-        f"{case.cluster.label} "
-        f"({gpus}), "
-        f"{case.runtime.NAME} {case.runtime.VERSION}".rstrip()
+        f"{case.cluster.label} ({gpus}), {case.runtime.NAME} {case.runtime.VERSION}".rstrip()
     )
     word = checked.verdict.replace("_", " ")
     why = ", it comes to no plan" if case.plan is None else ""

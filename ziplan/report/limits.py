@@ -18,7 +18,7 @@ def limits_text(answer: Answer, width: int) -> list[Line]:
     best = answer.best
     model, ceilings = best.workload.model, best.limits
     runtime = answer.problem.runtime
-    where = f"{best.cluster.label} ({gpus_words(answer)})"
+    where = f"{best.cluster.label} ({gpus_words(best.gpus, answer.gpus_there)})"
     what = f"{job_words(best.workload)} on {where}, {runtime.NAME}"
     notes = [part for note in model.notes for part in wrapped(f"note: {note}", width)]
     head = [*wrapped(f"{what} {runtime.VERSION}".rstrip(), width), *notes, line()]

@@ -8,7 +8,7 @@ from ziplan.estimate import Estimate
 from ziplan.plan import Checkpointing, Plan
 from ziplan.report.figures import lacking, placement_of, tightest, whole
 from ziplan.report.lines import GLUE, glued
-from ziplan.solve.problem import Answer, Binding
+from ziplan.solve.problem import Binding
 from ziplan.units import counted, show, show_duration
 from ziplan.workload.model import Model
 from ziplan.workload.training import Workload
@@ -41,10 +41,10 @@ def job_words(workload: Workload) -> str:
     return " + ".join(words)
 
 
-def gpus_words(answer: Answer) -> str:
+def gpus_words(used: float, there: int) -> str:
     """How many GPUs train, of how many the cluster has that was asked about."""
-    there = counted(answer.gpus_there, "GPU")
-    return there if answer.best.gpus >= answer.gpus_there else f"{int(answer.best.gpus):,} of {there}"
+    words = counted(there, "GPU")
+    return words if used >= there else f"{int(used):,} of {words}"
 
 
 def size_words(model: Model) -> str:

@@ -84,7 +84,7 @@ def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
 
 def _headline(answer: Answer, width: int) -> list[Line]:
     best, runtime = answer.best, answer.problem.runtime
-    where = f"{best.cluster.label} ({gpus_words(answer)})"
+    where = f"{best.cluster.label} ({gpus_words(best.gpus, answer.gpus_there)})"
     what = f"{job_words(best.workload)} on {where}, {runtime.NAME} {runtime.VERSION}".rstrip()
     verdict = best.verdict.replace("_", " ")
     margin = margin_words(best)

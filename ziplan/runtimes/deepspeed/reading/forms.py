@@ -41,12 +41,13 @@ EXPECTED = (
 
 
 class Opened(NamedTuple):
-    """A file, what it is, and what a launcher in it says of ranks (None where it says nothing)."""
+    """A file, what it is, and what a launcher in it says of ranks and nodes (None where it says nothing)."""
 
     form: Form
     document: Document
     path: Path
     ranks: int | None = None
+    nodes: int | None = None
 
 
 def open_config(path: str | os.PathLike[str], name: str = "") -> Opened:
@@ -54,23 +55,31 @@ def open_config(path: str | os.PathLike[str], name: str = "") -> Opened:
     name = name or os.fspath(path)
     document = read(path, name, _parsed)
     if isinstance(document, _Command):
-        return Opened("command", document, Path(path), document.ranks)
+        return Opened("command", document, Path(path), document.ranks, document.nodes)
     form = form_of(document.data)
     if form is None:
         message = "no kind of config that ziplan knows"
         raise BadInput(document.problem((), "ZP010", message, f"expected {EXPECTED}"))
     if form == "accelerate":
-        return Opened(form, document, Path(path), _processes(document))
+        processes, machines = (_count(document, *named) for named in _OF_ACCELERATE)
+        return Opened(form, document, Path(path), processes, machines)
     return Opened(form, document, Path(path))
 
 
-def _processes(document: Document) -> int | None:
-    """The processes that accelerate's config starts, where it says so."""
-    stated = document.data.get("num_processes")
+_OF_ACCELERATE = (
+    ("num_processes", "the ranks of all nodes"),
+    ("num_machines", "the nodes that ranks run on"),
+)
+"""Keys of accelerate's config that say how many ranks are started, and on how many nodes."""
+
+
+def _count(document: Document, key: str, meaning: str) -> int | None:
+    """A count that accelerate's config states; None where it does not."""
+    stated = document.data.get(key)
     count = _positive(stated)
     if stated is not None and count is None:
-        message = f"num_processes: expected a whole number of at least 1, not {stated!r:.40}"
-        raise BadInput(document.problem(("num_processes",), "ZP010", message, "the ranks of all nodes"))
+        message = f"{key}: expected a whole number of at least 1, not {stated!r:.40}"
+        raise BadInput(document.problem((key,), "ZP010", message, meaning))
     return count
 
 
@@ -130,6 +139,9 @@ def deepspeed_document(path: Path, name: str, trainer: bool) -> tuple[Document, 
 _COUNTS = (("nproc_per_node", "nnodes"), ("num_gpus", "num_nodes"), ("num_processes", ""))
 """Flags of torchrun, deepspeed and accelerate that say how many ranks are started, and on how many nodes."""
 
+_NODES = ("nnodes", "num_nodes", "num_machines")
+"""Their flags that say how many nodes there are."""
+
 _NODES_ELSEWHERE = ("hostfile", "include", "exclude")
 """Flags of deepspeed that leave the number of nodes to a file, or name nodes and GPUs themselves."""
 
@@ -154,10 +166,21 @@ class _Command(Document):
         """How many ranks the launcher starts."""
         return _ranks(self.data)
 
+    @property
+    def nodes(self) -> int | None:
+        """On how many nodes the launcher starts them; None where it does not say."""
+        counts = (_positive(self.data.get(flag)) for flag in _NODES)
+        return next((count for count in counts if count is not None), None)
+
 
 def started_ranks(script: str) -> int | None:
     """How many ranks a launch script starts; None where it leaves that out, to a variable or to a file."""
     return _ranks(_Command("", script).data)
+
+
+def started_nodes(script: str) -> int | None:
+    """On how many nodes a launch script starts them; None where it leaves that out, or to a variable."""
+    return _Command("", script).nodes
 
 
 def _ranks(flags: Mapping[str, Any]) -> int | None:

@@ -77,6 +77,8 @@ class Reading:
     """What the DeepSpeed config stands in: a file that `file` names, or that one itself."""
     within: Keys = ()
     """Where in the document it is."""
+    nodes: int | None = None
+    """Nodes that accelerate starts its ranks on, where a config or a command line says so."""
 
     def place(self, path: Keys) -> tuple[str, Place]:
         """The file and place of a key of the DeepSpeed config (of the nearest part around it)."""
@@ -147,7 +149,9 @@ def _accelerate(opened: Opened, question: Question) -> Reading:
         raise BadInput(document.problem(("distributed_type",), "ZP010", message, fix))
     plugin = plugin_of(document, outer)
     ranks = _ranks(opened, question, outer, ("num_processes",))
-    reading = Reading(opened.form, "accelerate", document.name, ranks, (), {}, plugin=plugin)
+    reading = Reading(
+        opened.form, "accelerate", document.name, ranks, (), {}, plugin=plugin, nodes=opened.nodes
+    )
     if plugin.deepspeed_config_file is None:
         notes = Notes(document, within=("deepspeed_config",))
         config = made_config(plugin, outer)
@@ -190,7 +194,8 @@ def _launched(opened: Opened, question: Question) -> Reading:
         inner = open_config(_beside(opened.path, data["config_file"]), data["config_file"])
         if inner.form == "accelerate":
             script = replace(question, micro_batch_size=question.micro_batch_size or _batch_of(opened))
-            return read_config(inner._replace(ranks=opened.ranks or inner.ranks), script)
+            ranks, nodes = opened.ranks or inner.ranks, opened.nodes or inner.nodes
+            return read_config(inner._replace(ranks=ranks, nodes=nodes), script)
     document, remarks = _named(opened, data.get("deepspeed_config"), "deepspeed_config", trainer=False)
     outer = Notes(opened.document)
     ranks = _ranks(opened, question, outer, ())
