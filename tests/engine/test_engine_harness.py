@@ -113,6 +113,20 @@ def test_losses_do_not_depend_on_the_place_of_the_state(tmp_path, all_on_nvme):
     assert on_gpu.losses == pytest.approx(all_on_nvme.losses, abs=1e-3)
 
 
+def test_losses_do_not_depend_on_who_owns_a_tensor(tmp_path):
+    """`round_robin_gradients` deals tensors out to the ranks; what is learned is the same."""
+    learned = []
+    for dealt_out in (False, True):
+        asked = config("none", "cpu", stage=2, round_robin_gradients=dealt_out, overlap_comm=True)
+        asked["gradient_accumulation_steps"] = 2
+        ranks = run_ranks(asked, Spec(LLAMA), World(2), tmp_path / str(dealt_out))
+        learned.append([rank.losses for rank in ranks])
+    assert len(learned[0][0]) > 1
+    assert learned[0][0] != learned[0][1]
+    for left, right in zip(*learned, strict=True):
+        assert left == pytest.approx(right, abs=1e-3)
+
+
 def test_failure_shows_the_config_and_what_deepspeed_said(tmp_path):
     small = config("nvme")
     small["zero_optimization"]["offload_param"]["buffer_size"] = 1000
