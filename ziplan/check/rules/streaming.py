@@ -15,6 +15,9 @@ CLOSE_MARGIN = 2.0
 """A margin that half the tokens, or half the ranks, would use up."""
 
 
+FETCHES = ("gather", "parameter copy", "parameter stream")
+"""Terms of a step that bring parameters to where they are computed with; others use the same links."""
+
 FEW_TOKENS = 16
 """Tokens of a micro-step that only decoding has."""
 
@@ -114,16 +117,24 @@ def shallow_prefetch(case: Case) -> Iterator[Hit]:
     fetched = plan.dp_degree > 1 or case.off_gpu(["params"])
     if not off or not fetched or not stepped(case):
         return
-    waiting = case.terms("gather", f"{case.host}.read")
+    waiting = sum(time for term, time in case.exposed() if term in FETCHES)
+    if not waiting:
+        return
     yield Hit(
         f"nothing is fetched ahead: every layer's parameters are waited for, {seconds(waiting)} of a step "
         "of "
         f"{seconds(stepped(case))}",
         key="zero_optimization.stage3_prefetch_bucket_size",
         field="prefetch_depth",
-        fix=f"a prefetch bucket of one layer: {case.workload.model.largest_layer_params:,} elements",
+        fix=f"a prefetch bucket of one layer: {_layer(case):,} elements",
         number=Number(waiting, "s"),
     )
+
+
+def _layer(case: Case) -> int:
+    """Elements of the largest layer, as far as one rank of a tensor-parallel group has it."""
+    assert case.plan is not None
+    return math.ceil(case.workload.model.largest_layer_params / case.plan.tp_degree)
 
 
 def deep_prefetch(case: Case) -> Iterator[Hit]:

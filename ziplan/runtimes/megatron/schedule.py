@@ -36,9 +36,14 @@ def schedule(
     stages = [
         Stage(segment.name, int(segment.repeats), _written(segment))
         for segment in program(Derivation(record=False), cluster, workload, plan)
-        if segment.repeats >= 1
+        if segment.repeats >= 1 and _works(segment)
     ]
     return Schedule(tuple(stages), (), CONVENTIONS)
+
+
+def _works(segment: Segment) -> bool:
+    """Whether there is anything to do: a single replica exchanges no gradients."""
+    return any(demand.amount > 0 for chain in segment.chains for demand in chain)
 
 
 def _written(segment: Segment) -> Callable[[int], Sequence[Work]]:
