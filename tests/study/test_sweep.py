@@ -215,6 +215,15 @@ def test_a_question_that_no_point_answers_exits_2(axis, said, capsys):
     assert "Traceback" not in ran.err
 
 
+def test_of_a_thousand_reasons_the_first_few_are_told(capsys, tmp_path):
+    out = tmp_path / "a.csv"
+    asked = ("--vary", "training.micro_batch_size=65..1064:1")
+    ran = ziplan(capsys, *COMMAND, *asked, "--format", "csv", "-o", out)
+    assert (ran.code, ran.out, out.exists()) == (2, "", False)
+    assert "and 994 more problems: every point is refused" in ran.err
+    assert ran.err.count("ZP020") == 6
+
+
 def test_what_is_interrupted_is_told_and_exits_130(capsys, monkeypatch):
     import ziplan.study.sweep as module
 
@@ -230,6 +239,15 @@ def test_what_is_interrupted_is_told_and_exits_130(capsys, monkeypatch):
     ran = ziplan(capsys, *COMMAND, *flags(*VARIED), "--jobs", "1", "--json")
     told = json.loads(ran.out)
     assert (ran.code, told["complete"], len(told["points"])) == (130, False, 2)
+    assert "interrupted: 2 of 18 points were solved" in ran.err
+    calls.clear()
+    ran = ziplan(capsys, *COMMAND, *flags(*VARIED), "--jobs", "1", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(ran.out)))
+    assert ran.code == 130
+    assert [row["verdict"] == "unsolved" for row in rows] == [False] * 2 + [True] * 16
+    points = [(row["nodes"], row["training.micro_batch_size"], row["tiers.nvme.drive_count"]) for row in rows]
+    assert len(set(points)) == 18
+    assert {row["step_time_s"] for row in rows[2:]} == {""}
 
 
 def test_a_point_whose_time_nobody_can_tell_has_no_number_and_is_on_no_front(sweep):

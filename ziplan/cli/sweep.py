@@ -15,7 +15,7 @@ import typer
 from ziplan.cli import options
 from ziplan.cli.given import Given, given_options
 from ziplan.cli.options import SweepFormat
-from ziplan.cli.output import apart, deliver, width, writable
+from ziplan.cli.output import apart, complain, deliver, width, writable
 from ziplan.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -85,7 +85,10 @@ def sweep(
         on is Workers.RAY,
     )
     _deliver(found, SweepFormat.JSON if json else format, output, front)
-    return ExitCode.OK if found.complete else ExitCode.INTERRUPTED
+    if found.complete:
+        return ExitCode.OK
+    complain(f"ziplan: interrupted: {len(found.rows):,} of {found.asked:,} points were solved")
+    return ExitCode.INTERRUPTED
 
 
 def progress_on_terminal() -> Callable[[int, int], None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice, product
 from typing import Any, NamedTuple
 
 from ziplan.estimate import Estimate
@@ -121,6 +122,11 @@ class Sweep:
     def outcomes(self) -> list[Outcome]:
         """Those of the points that have one."""
         return [row.outcome for row in self.rows if row.outcome is not None]
+
+    @property
+    def unsolved(self) -> list[tuple[str, ...]]:
+        """Values of the points that an interrupt left unsolved: the grid's last ones."""
+        return list(islice(product(*(axis.values for axis in self.axes)), len(self.rows), self.asked))
 
     @property
     def complete(self) -> bool:

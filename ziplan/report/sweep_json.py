@@ -15,6 +15,8 @@ WHY_NULL = (
     "points: a number is null where the point is refused or does not fit, where an input that decides it is "
     "not stated, or, of lifetimes, where nothing is written"
 )
+UNSOLVED = "unsolved"
+"""What stands for the verdict of a point that was not reached."""
 BINDING = ("binding_kind", "binding_where", "binding_what")
 
 
@@ -99,13 +101,18 @@ def _plain(value: float | None) -> float | None:
 
 
 def sweep_csv(sweep: Sweep) -> str:
-    """One row a point, the values of the axes first; a missing number is an empty cell."""
+    """One row a point, the values of the axes first; a missing number is an empty cell.
+
+    Points that an interrupt left unsolved are rows too, so that a part is not taken for the whole.
+    """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     paths = [axis.path for axis in sweep.axes]
     table.writerow([*paths, "verdict", "on_front", "gpu_count", *POINT_NUMBERS, *BINDING, "refused"])
     for place, row in enumerate(sweep.rows):
         table.writerow([*row.values, row.verdict, int(place in sweep.front), *_cells(row)])
+    for values in sweep.unsolved:
+        table.writerow([*values, UNSOLVED, 0, *_cells(Row(values, None))])
     return text.getvalue()
 
 

@@ -20,6 +20,7 @@ from ziplan.runtimes.runtime import Runtime
 from ziplan.solve import Problem, best_plan
 from ziplan.solve.binding import binding
 from ziplan.study.pareto import front_of
+from ziplan.units import counted
 
 Pose = Callable[[Mapping[str, str]], Problem]
 """The problem under some changes, path to text; it is sent to other processes."""
@@ -29,6 +30,10 @@ CHUNK = 16
 
 WORTH_A_PROCESS = 64
 """Points of which a process of its own is worth starting."""
+
+
+MOST_PROBLEMS = 6
+"""Problems that are told where every point is refused."""
 
 
 class Solved(NamedTuple):
@@ -60,7 +65,7 @@ def swept(
     except KeyboardInterrupt:
         pass
     if len(solved) == len(points) and all(each.problems for each in solved):
-        raise BadInput(*(wrong for each in solved for wrong in each.problems))
+        raise _refused([wrong for each in solved for wrong in each.problems])
     rows = tuple(each.row for each in solved)
     outcomes = [row.outcome for row in rows]
     timed = [each for each in outcomes if each is not None and isfinite(each.step_time)]
@@ -72,6 +77,17 @@ def swept(
         asked=len(points),
         priced=priced,
     )
+
+
+def _refused(problems: Sequence[Wrong]) -> BadInput:
+    """Why no point of a grid can be solved: each reason once, of many the first few."""
+    different = list(dict.fromkeys(problems))
+    if len(different) <= MOST_PROBLEMS:
+        return BadInput(*different)
+    more = len(different) - MOST_PROBLEMS
+    told = different[:MOST_PROBLEMS]
+    said = f"and {counted(more, 'more problem')}: every point is refused"
+    return BadInput(*told, Wrong("--vary", 0, 0, "ZP001", said))
 
 
 def _jobs(points: int) -> int:
