@@ -98,6 +98,53 @@ def test_one_key_of_a_config(folder, tmp_path, capsys):
     assert paths == {"gradient_clipping": 0.5, "steps_per_print": 7}
 
 
+WRAPPED = "fsdp_version: 2, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"
+REFUSED = {
+    "ds.json": (
+        '{"zero_optimization": {"stage": 9}}',
+        "ds.json:1:24: rejected: stage: expected 0, 1, 2 or 3",
+    ),
+    "a.yaml": (
+        "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stag: 3}\n",
+        "a.yaml:2:20: ignored: zero_stag: ",
+    ),
+    "f.yaml": (
+        f"distributed_type: FSDP\nfsdp_config: {{{WRAPPED}, fsdp_nope: 1}}\n",
+        "f.yaml:2:79: ignored: fsdp_nope",
+    ),
+    "t.json": ('{"deepspeed": "ds.json", "gradient_accumulation_steps": "x"}', "t.json:1:26: rejected: "),
+}
+"""File to its text, and what is said of it."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_keys_that_the_runtime_refuses_are_told_without_a_model_too(tmp_path, capsys, name, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text, said = REFUSED[name]
+    (tmp_path / name).write_text(text)
+    document = told(capsys, name, name)
+    assert document["same"]
+    assert any(said in note for note in document["notes"]), document["notes"]
+    assert said in " ".join(ziplan(capsys, "diff", name, name).out.split())
+
+
+def test_an_fsdp_that_is_not_planned_is_compared_all_the_same(tmp_path, capsys):
+    for version in (1, 2):
+        path = tmp_path / f"{version}.yaml"
+        path.write_text(f"distributed_type: FSDP\nfsdp_config: {{fsdp_version: {version}}}\n")
+    (entry,) = told(capsys, tmp_path / "1.yaml", tmp_path / "2.yaml")["settings"]
+    assert entry == {"path": "fsdp_config.fsdp_version", "before": 1, "after": 2}
+
+
+def test_what_nobody_reads_is_told_beside_a_model(folder, tmp_path, capsys):
+    config = json.loads((folder / "one" / "ds_config.json").read_text())
+    changed = tmp_path / "ds_config.json"
+    changed.write_text(json.dumps({**config, "bogus": 3}))
+    document = told(capsys, folder / "one" / "ds_config.json", changed, *ON)
+    (note,) = [note for note in document["notes"] if "ds_config.json" in note]
+    assert "ignored: bogus: DeepSpeed looks for no such key" in note
+
+
 def test_a_default_that_is_written_is_no_difference(tmp_path, capsys):
     plain, written = tmp_path / "a.json", tmp_path / "b.json"
     plain.write_text(json.dumps({"train_batch_size": 8, "zero_optimization": {"stage": 3}}))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ziplan.cli.inputs import Request
     from ziplan.runtimes.deepspeed.reading.forms import Opened
     from ziplan.runtimes.deepspeed.reading.read import Trainer
+    from ziplan.runtimes.deepspeed.reading.remarks import Notes, Remark
 
 WITH_BOTH = "name the model and the cluster too: `ziplan diff A B MODEL CLUSTER`"
 
@@ -40,20 +42,46 @@ def _alone(opened: Opened) -> Side:
 
         runtime = document.data.get("runtime") or ""
         return Side(document.name, form, load_plan(document), {"runtime": runtime})
-    settings = _as_deepspeed_takes_it(document.data) if form == "deepspeed" else document.data
-    return Side(document.name, form, settings=settings)
+    from ziplan.runtimes.deepspeed.reading.remarks import Notes
+
+    notes = Notes(document)
+    settings = _as_deepspeed_takes_it(document.data, notes) if form == "deepspeed" else document.data
+    remarks = [*notes.remarks, *_of_trainers(opened)]
+    return Side(document.name, form, settings=settings, remarks=_told(remarks))
 
 
-def _as_deepspeed_takes_it(data: Mapping[str, Any]) -> dict[str, Any]:
+def _told(remarks: Iterable[Remark]) -> tuple[str, ...]:
+    """The remarks on what does not hold as it is written."""
+    return tuple(str(remark) for remark in remarks if remark.kind in ("rejected", "ignored"))
+
+
+def _of_trainers(opened: Opened) -> list[Remark]:
+    """Remarks on the keys of accelerate's config, and of the Trainer's arguments."""
+    from ziplan.runtimes.deepspeed.reading.accelerate import plugin_of
+    from ziplan.runtimes.deepspeed.reading.huggingface import trainer_arguments
+    from ziplan.runtimes.deepspeed.reading.remarks import Notes
+    from ziplan.runtimes.fsdp.reading import read_fsdp
+
+    notes = Notes(opened.document)
+    fsdp = opened.form == "accelerate" and "fsdp_config" in opened.document.data
+    if fsdp:
+        with contextlib.suppress(BadInput):  # an FSDP that is not planned can be compared all the same
+            return list(read_fsdp(opened.document).remarks)
+    elif opened.form == "accelerate":
+        plugin_of(opened.document, notes)
+    elif opened.form in ("arguments", "command"):
+        trainer_arguments(opened.document, notes)
+    return notes.remarks
+
+
+def _as_deepspeed_takes_it(data: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
     """Every key with its default, so that a default that is written is none that is left out.
 
     What the file states and DeepSpeed does not know, or a trainer replaces ("auto"), stays as it is.
     """
-    from ziplan.files import Document
     from ziplan.runtimes.deepspeed.reading.raw import read_mapping
-    from ziplan.runtimes.deepspeed.reading.remarks import Notes
 
-    values = read_mapping(data, 1.0, Notes(Document("", "")), batch_known=False).values
+    values = read_mapping(data, 1.0, notes, batch_known=False).values
     return _over(values, data, "")
 
 
@@ -94,4 +122,4 @@ def _predicted(case: Case) -> Side:
             help="`ziplan check` says what is wrong with it",
         )
     settings: dict[str, Any] = {"runtime": case.runtime.NAME, **(case.values or {})}
-    return Side(case.file, case.form, case.plan, settings, case.estimate)
+    return Side(case.file, case.form, case.plan, settings, case.estimate, _told(case.remarks))

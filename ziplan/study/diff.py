@@ -29,6 +29,8 @@ class Side(NamedTuple):
     plan: Plan | None = None
     settings: Mapping[str, Any] | None = None
     estimate: Estimate | None = None
+    remarks: tuple[str, ...] = ()
+    """What the runtime refuses or ignores of the file, each with its place."""
 
 
 def difference(one: Side, other: Side) -> Difference:
@@ -50,6 +52,7 @@ def difference(one: Side, other: Side) -> Difference:
         verdict=_entry("verdict", first.verdict, second.verdict) if first and second else None,
         binding=_entry("binding", _binds(first), _binds(second)) if first and second else None,
         predicted=compared,
+        notes=tuple(dict.fromkeys((*one.remarks, *other.remarks))),
     )
 
 
