@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ziplan.laws.law import law
+from ziplan.laws.law import law, minimum
 from ziplan.units import (
     Bytes,
     BytesPerParam,
@@ -129,6 +129,21 @@ def attention_flops(
         * computed_share
         * attention_passes
     )
+
+
+@law("arXiv:2310.06825 sec 2 (sliding window attention)")
+def windowed_share(window_length: Tokens, sequence_length: Tokens) -> Ratio:
+    """Share of a sequence's causal pairs of tokens within a window that slides along with the later.
+
+    All where the window is as long as the sequence; a quarter of it sees 7 of 16.
+    """
+    return minimum(1.0, window_length / sequence_length) * (2 - minimum(1.0, window_length / sequence_length))
+
+
+@law("transformers 5 masking_utils.py:chunked_overlay")
+def chunked_share(window_length: Tokens, sequence_length: Tokens) -> Ratio:
+    """The same where a token sees no more than its own chunk of the sequence."""
+    return minimum(1.0, window_length / sequence_length)
 
 
 @law("arXiv:2104.07857 sec 3")

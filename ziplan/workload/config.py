@@ -10,6 +10,7 @@ from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
 from ziplan.workload.families import FAMILIES, family_of
 from ziplan.workload.families.family import Fields, Report
 from ziplan.workload.families.kept import UNCOUNTED, is_counted
+from ziplan.workload.families.windows import windows
 from ziplan.workload.model import Model
 
 
@@ -30,7 +31,9 @@ def model_of(name: str, config: Mapping[str, Any], report: Report) -> Model | No
         else:
             note("model_type", WRONG_VALUE, f"{model_type!r:.40} is not supported", supported)
         return None
-    model = family_of(model_type).model(name, Fields(config, note))
+    fields = Fields(config, note)
+    model = family_of(model_type).model(name, fields)
+    model = replace(model, windows=windows(model_type, fields, model.layer_count))
     return replace(model, notes=tuple(_notes(model, config))) if clean else None
 
 

@@ -97,6 +97,13 @@ def _notes(model: Model, training: Training, precision: Precision) -> Iterator[s
             f"fp16: up to {LOSS_SCALE_POWER + 1} first steps are skipped while the loss scale falls from "
             f"2^{LOSS_SCALE_POWER}; moments are made in the first real one"
         )
+    narrow = [w for w in model.windows if w.tokens < training.attended]
+    if narrow and training.attention == "flash":
+        seen = ", ".join(f"{w.attentions} of {model.attentions} see {w.tokens:,} tokens" for w in narrow)
+        yield (
+            f"attentions with a window ({seen}) are timed as kernels that skip the rest, which "
+            "FlashAttention does, and SDPA with a mask does not"
+        )
     if training.packing and training.attended == training.sequence_length:
         yield (
             "packing: attention is timed over whole sequences, an upper bound; say `mean_sample_length`"

@@ -111,6 +111,14 @@ class ActivationBytes(NamedTuple):
     selective_frozen_inputs: float = 0.0
 
 
+class Window(NamedTuple):
+    """Attentions whose tokens see so many before them at most, or no more than their own chunk of so many."""
+
+    tokens: int
+    attentions: int
+    chunked: bool = False
+
+
 Layer = tuple[Operator, ...]
 """Modules in the order in which forward visits them; a module visited twice stands there twice."""
 
@@ -154,6 +162,8 @@ class Model:
     """Attentions in the model, cross-attention included; 0 stands for one in every layer."""
     causal_share: float = 1.0
     """Share of those attentions whose tokens see only what comes before them."""
+    windows: tuple[Window, ...] = ()
+    """Attentions that see a part of what comes before them."""
     logits_share: float = 1.0
     """Share of the tokens that get logits."""
     value_head_dim: int = 0

@@ -13,10 +13,14 @@ from ziplan.runtimes.schedule import Parts
 from ziplan.runtimes.shared.compute_waves import idle_of
 from ziplan.runtimes.shared.facts import Facts
 from ziplan.runtimes.shared.memory import INFERRED_LOGIT_BYTES, LOGIT_BYTES
+from ziplan.runtimes.shared.windows import seen_share
 from ziplan.workload.model import Layer, Model
 
 COMPUTED_SHARE = {"flash": 0.5, "eager": 1.0}
-"""Share of a causal score matrix that attention computes: flash kernels skip the masked half."""
+"""Share of a causal score matrix that attention computes: flash kernels skip the masked half.
+
+They skip what lies outside of a window too (arXiv:2310.06825 sec 2).
+"""
 
 SWEEP = 2.0
 """FLOPs per parameter and token of one product with a matrix, forward or for one of its two gradients."""
@@ -136,13 +140,15 @@ def attention_flops_of(f: Facts) -> float:
     """FLOPs of one micro-step's attention scores and their products with values."""
     model, training = f.workload.model, f.workload.training
     reached = f.by_reach(lambda swept: swept.layers)
+    seen = seen_share(model, training.attended) if training.attention == "flash" else 1.0
     return f.derivation.apply(
         attention_flops,
         "attention scores and values of one micro-step",
         layer_count=float(model.attentions),
         sequence_length=training.attended,
         attention_width=float(model.attention_width),
-        computed_share=COMPUTED_SHARE[training.attention] * model.causal_share + (1 - model.causal_share),
+        computed_share=seen * COMPUTED_SHARE[training.attention] * model.causal_share
+        + (1 - model.causal_share),
         attention_passes=1.0 + reached * (2.0 + f.full + f.selective),
         flops_per_token_pair=4.0,
         tokens_per_rank=f.tokens,

@@ -51,6 +51,27 @@ class Fields:
             return self._wrong(key, f"must be {bound}, not {_shown(value)}")
         return value
 
+    def count_or_none(self, key: str, default: int | None) -> int | None:
+        """A whole number from 1 up; null and 0 stand for none, an absent key for `default`."""
+        value = self._config.get(key, default)
+        if value is None or self.zero(key):
+            return None
+        return self.count(key, default or 0) or None
+
+    def texts(self, key: str, known: tuple[str, ...]) -> tuple[str, ...]:
+        """A list of names out of those known; absent or null gives none."""
+        value = self._config.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            self._wrong(key, f"expected a list, not {_shown(value)}")
+            return ()
+        strange = next((each for each in value if each not in known), None)
+        if strange is not None:
+            self._wrong(key, f"expected {' or '.join(map(repr, known))}, not {_shown(strange)}")
+            return ()
+        return tuple(value)
+
     def flag(self, key: str, default: bool) -> bool:
         """True or false; absent or null gives `default`."""
         value = self._config.get(key)
