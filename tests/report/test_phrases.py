@@ -27,7 +27,7 @@ def test_a_range_has_its_unit_once_where_both_ends_share_it(low, high, unit, sai
 
 def test_the_longest_wait_names_the_direction_that_moves_most():
     """A term that goes both ways is not named for the way that happens to come first."""
-    down, up = Demand("gradient copy", "dram.write", 1e9), Demand("gradient copy", "dram.read", 1e9)
+    down, up = Demand("gradient exchange", "dram.write", 1e9), Demand("gradient exchange", "dram.read", 1e9)
     segments = (Segment("micro-step", 4.0, ((up,), (up, down))), Segment("boundary", 1.0, ((down,),)))
-    best = replace(answer().best, segments=segments, terms={"gradient copy": 2.0, "compute": 1.0})
-    assert longest_wait(best) == ("dram.write", "gradient copy")
+    best = replace(answer().best, segments=segments, terms={"gradient exchange": 2.0, "compute": 1.0})
+    assert longest_wait(best) == ("dram.write", "gradient exchange")

@@ -77,7 +77,7 @@ def test_what_moves_in_a_micro_step(steps):
     assert demanded("hbm", "gradient reduce", **fields) == pytest.approx(2 * 3 / 4)
     assert demanded("hbm", "parameter copy", **fields) == 0
     assert demanded("dram", "parameter copy", **fields) == pytest.approx(4 * (2 - root) / 4)
-    assert demanded("dram", "gradient copy", **fields) == pytest.approx(4 / 4)
+    assert demanded("dram", "gradient copy to host", **fields) == pytest.approx(4 / 4)
     added = demanded("dram", "gradient accumulation", **fields)
     assert added == pytest.approx((steps - 1) / steps * 12 / 28)
     assert demanded("dram", "CPU optimizer", **fields) == pytest.approx(1)

@@ -8,8 +8,8 @@ from runtimes.toy import cluster, plan, workload
 from ziplan.estimate import estimate
 from ziplan.hardware.profiles import load_cluster
 from ziplan.runtimes import RUNTIMES
-from ziplan.runtimes.deepspeed.gradients import AWAITED, COPY
 from ziplan.runtimes.deepspeed.released import Released
+from ziplan.runtimes.terms import GRADIENT_COPIES, OTHERS_GRADIENTS
 from ziplan.workload.config import model_of
 
 PAPER = Released("0.3.13", overlap_comm=False)
@@ -33,7 +33,7 @@ def backward(gpus):
     work = workload(model, sequence_length=1024, precision="fp16", attention="eager")
     chosen = plan("hbm", "dram", dp_degree=float(gpus), zero_stage=2.0, micro_batch_size=2.0)
     terms = estimate(machine, work, PAPER, PAPER.settle(machine, work, chosen)).terms
-    held = sum(terms.get(name, 0.0) for name in ("gradient reduce", COPY, AWAITED))
+    held = sum(terms.get(name, 0.0) for name in ("gradient reduce", *GRADIENT_COPIES, OTHERS_GRADIENTS))
     return 0.75 * (terms["compute"] + terms["GPU memory"]) + held, held
 
 
@@ -56,7 +56,8 @@ def told(runtime, dp=8, stage=2, steps=1, home="dram"):
 
 def copies(answer):
     """Seconds of copies, a rank's own and those it waits for."""
-    return answer.busy.get(COPY, 0.0), answer.busy.get(AWAITED, 0.0)
+    own = sum(answer.busy.get(term, 0.0) for term in GRADIENT_COPIES)
+    return own, answer.busy.get(OTHERS_GRADIENTS, 0.0)
 
 
 def test_the_others_take_what_is_left_of_the_model():

@@ -10,6 +10,7 @@ from ziplan.cli.inputs import Request
 from ziplan.estimate import estimate
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.deepspeed.released import Released
+from ziplan.runtimes.terms import GRADIENT_COPIES
 
 WORK = workload()
 P = WORK.model.params
@@ -62,7 +63,7 @@ def test_stage_1_reduces_beside_its_last_backward_where_that_overlaps(stage, ove
             for segment in answer.segments
             for chain in segment.chains
             for demand in chain
-            if demand.term in ("gradient reduce", "gradient copy") and demand.amount > 0
+            if demand.term in ("gradient reduce", *GRADIENT_COPIES) and demand.amount > 0
         }
         assert named == {"micro-step" if beside else "gradients out"}
 

@@ -76,7 +76,7 @@ def test_deepspeed_below_stage_3_keeps_frozen_weights_whole():
     params = toy(LAYERS).params + ADDED
     assert held(answer, "hbm", "parameters") == 2 * params
     assert held(answer, "hbm", "gradients") == 2 * ADDED / RANKS
-    assert moved(answer, "parameter gather after the step") == 2 * ADDED * (RANKS - 1) / RANKS
+    assert moved(answer, "updated parameter gather") == 2 * ADDED * (RANKS - 1) / RANKS
 
 
 def test_frozen_parameters_are_read_from_flash_and_never_written():

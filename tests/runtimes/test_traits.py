@@ -21,6 +21,7 @@ from ziplan.runtimes.deepspeed.traits import (
     traits_of,
 )
 from ziplan.runtimes.megatron.released import Released as MegatronReleased
+from ziplan.runtimes.terms import TO_THE_OPTIMIZER, UPDATED_COPY
 
 WORK = workload()
 P = WORK.model.params
@@ -106,7 +107,7 @@ def test_what_is_no_release_is_refused(version):
 
 def test_before_0_6_gathers_and_gradients_stand_in_the_way():
     chosen = plan("hbm", "dram", dp_degree=8.0, prefetch_depth=1.0)
-    sent = {"gather", "gradient reduce", "gradient copy"}
+    sent = {"gather", "gradient reduce", "gradient copy to optimizer"}
     assert sent <= in_turn_with_compute("0.5.10", chosen)
     assert not sent & in_turn_with_compute("0.6.0", chosen)
 
@@ -188,14 +189,14 @@ def test_checkpoints_that_are_waited_for_are_not_pinned():
 
 
 def test_updated_parameters_go_back_beside_the_update_as_long_as_tiles_did():
-    assert "parameter copy" in step("0.12.6", BELOW).terms
-    assert "parameter copy" not in step("0.6.0", BELOW).terms
+    assert UPDATED_COPY in step("0.12.6", BELOW).terms
+    assert UPDATED_COPY not in step("0.6.0", BELOW).terms
 
 
 def test_without_overlap_gradients_take_turns_with_compute_below_stage_3():
     many = replace(BELOW, accumulation_steps=4.0)
     beside, in_turn = step("0.6.0", many), step("0.6.0", many, overlap_comm=False)
-    assert in_turn.terms["gradient copy"] == pytest.approx(in_turn.busy["gradient copy"])
+    assert in_turn.terms[TO_THE_OPTIMIZER] == pytest.approx(in_turn.busy[TO_THE_OPTIMIZER])
     assert in_turn.step_time > beside.step_time
     divided = plan("hbm", "dram", dp_degree=8.0)
     assert step("0.6.0", divided, overlap_comm=False).step_time == step("0.6.0", divided).step_time

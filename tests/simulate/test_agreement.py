@@ -12,6 +12,7 @@ from simulate.two import plan as small
 from ziplan.estimate import estimate
 from ziplan.plan import Checkpointing
 from ziplan.runtimes import RUNTIMES
+from ziplan.runtimes.terms import TO_THE_OPTIMIZER
 from ziplan.simulate.step import simulate
 
 LAYERS = 16
@@ -62,7 +63,7 @@ def test_deepspeed_within_one_fill_and_one_drain_of_each_micro_step(homes):
     fill_and_drain = 3 * layer / 4 / 20e9 + 2 * layer / 300e9
     assert edges <= 4 * fill_and_drain
     # The last micro-step's copies of gradients go on beside backward; the estimate puts them after it.
-    estimated = float(told.step_time) - told.terms.get("gradient copy", 0.0)
+    estimated = float(told.step_time) - told.terms.get(TO_THE_OPTIMIZER, 0.0)
     assert abs(simulation.makespan - estimated) <= 4 * fill_and_drain
 
 

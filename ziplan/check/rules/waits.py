@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ziplan.check.case import Case
 from ziplan.check.finding import Hit, Number, Rule
-from ziplan.runtimes.deepspeed.gradients import AWAITED
+from ziplan.runtimes.terms import OTHERS_GRADIENTS
 from ziplan.units import show_duration
 
 NOTED_TERM = 0.02
@@ -115,7 +115,7 @@ def owners_in_turn(case: Case) -> Iterator[Hit]:
     settings, whole = case.settings, stepped(case)
     if settings is None or not whole or settings.round_robin_gradients:
         return
-    waited = sum(time for term, time in case.exposed() if term == AWAITED)
+    waited = sum(time for term, time in case.exposed() if term == OTHERS_GRADIENTS)
     if waited <= NOTED_TERM * whole:
         return
     yield Hit(

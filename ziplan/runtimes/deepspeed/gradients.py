@@ -15,9 +15,9 @@ from ziplan.laws.law import maximum, where
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.runtime import ALONE, OF_OTHERS, Demand, Segment
+from ziplan.runtimes.terms import GRADIENTS_DOWN, GRADIENTS_UP, OTHERS_GRADIENTS, TO_THE_OPTIMIZER
 
-REDUCE, COPY = "gradient reduce", "gradient copy"
-AWAITED = "gradient copies of other ranks"
+REDUCE = "gradient reduce"
 
 
 class LastGradients(NamedTuple):
@@ -82,14 +82,15 @@ def copied_each_time(f: Facts) -> list[Demand]:
         dp_degree=plan.dp_degree,
         share=moved * f.optimizer_off_gpu,
     )
-    return [*_copies(f, "write", down), *_copies(f, "read", down)]
+    return [*_copies(f, GRADIENTS_DOWN, down), *_copies(f, GRADIENTS_UP, down)]
 
 
-def _copies(f: Facts, direction: str, own: float) -> tuple[Demand, ...]:
+def _copies(f: Facts, term: str, own: float) -> tuple[Demand, ...]:
     """A rank's own bytes between GPU and host, and where owners take turns those that it waits for."""
-    resource, in_turn = f"{f.host}.{direction}", f.owners_take_turns
+    direction, in_turn = "read" if term == GRADIENTS_UP else "write", f.owners_take_turns
+    resource = f"{f.host}.{direction}"
     if np.ndim(in_turn) == 0 and not in_turn:
-        return (Demand(COPY, resource, own),)
+        return (Demand(term, resource, own),)
     at_once = f.derivation.apply(
         laws.owners_at_once,
         params=f.trained,
@@ -106,10 +107,10 @@ def _copies(f: Facts, direction: str, own: float) -> tuple[Demand, ...]:
     )
     alone = in_turn * where(at_once <= 1, 1.0, 0.0)
     return (
-        Demand(COPY, resource, own * (1 - alone)),
-        Demand(COPY, resource + ALONE, own * alone),
-        Demand(AWAITED, resource + OF_OTHERS, awaited * (1 - alone)),
-        Demand(AWAITED, resource + ALONE + OF_OTHERS, awaited * alone),
+        Demand(term, resource, own * (1 - alone)),
+        Demand(term, resource + ALONE, own * alone),
+        Demand(OTHERS_GRADIENTS, resource + OF_OTHERS, awaited * (1 - alone)),
+        Demand(OTHERS_GRADIENTS, resource + ALONE + OF_OTHERS, awaited * alone),
     )
 
 
@@ -137,8 +138,8 @@ def last_gradients(f: Facts) -> LastGradients:
     held = maximum(f.swaps_optimizer, waits(f))
     return LastGradients(
         reduced,
-        _copies(f, "write", down * held),
-        _copies(f, "write", down * (1 - held)),
+        _copies(f, TO_THE_OPTIMIZER, down * held),
+        _copies(f, TO_THE_OPTIMIZER, down * (1 - held)),
         Demand("gradient write", f"{f.nvme}.swap_write", written),
     )
 
@@ -159,5 +160,5 @@ def boundary(f: Facts) -> Segment:
     after = 1 - f.reduces_in_backward
     demands = [_reduced(f, "gradients reduced once per step, after backward", after)]
     if f.host:
-        demands += _copies(f, "write", _to_the_optimizer(f) * after)
+        demands += _copies(f, TO_THE_OPTIMIZER, _to_the_optimizer(f) * after)
     return Segment("gradients out", 1.0, (tuple(demands),))

@@ -17,7 +17,6 @@ from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.fetches import Coordinator, Policy, Tensor, Visit, fetches, visits
-from ziplan.runtimes.deepspeed.gradients import AWAITED, COPY
 from ziplan.runtimes.deepspeed.hooks import HOOKS
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
 from ziplan.runtimes.deepspeed.shards import shards
@@ -27,6 +26,7 @@ from ziplan.runtimes.runtime import PYTHON
 from ziplan.runtimes.schedule import Buffers, Held, Parts, Schedule, Stage, Work, Works, shares
 from ziplan.runtimes.shared.compute import share_of_work, work_flops
 from ziplan.runtimes.shared.sweeps import Module, modules
+from ziplan.runtimes.terms import ACTIVATIONS_DOWN, ACTIVATIONS_UP, GRADIENT_COPIES, OTHERS_GRADIENTS
 from ziplan.workload.training import Workload
 
 if TYPE_CHECKING:
@@ -301,13 +301,13 @@ class _Written:
             self._fetch(stop, fetch)
         waits = {self.gathered[name] for name in stop.needs if name in self.gathered}
         if begins and not stop.forward and stop.layer >= 0:
-            waits |= self._checkpoint(stop, self.back, {self.before})
+            waits |= self._checkpoint(stop, ACTIVATIONS_UP, {self.before})
         freed: Held = ((GATHERED, stop.freed), (SWAPPED_IN, stop.freed_buffers)) if stop.freed else ()
         if waits or self.waits or freed or stop.flops or stop.gradients:
             self.before = self._compute(place, stop, {self.before, launched, *waits, *self.waits}, freed)
             self.waits = []
         if ends and stop.forward and stop.layer >= 0:
-            self.stashed += self._checkpoint(stop, self.out, {self.before})
+            self.stashed += self._checkpoint(stop, ACTIVATIONS_DOWN, {self.before})
             self.waits += self.stashed[: -STASHED_CHECKPOINTS or None][-1:]
         for elements in stop.gradients:
             if sum(self.bucket) + elements > self.f.knobs.reduce_bucket:
@@ -346,17 +346,13 @@ class _Written:
         asked = self.works.add(stop.name, "gather", "gather", amount, (asked,), line="gather")
         self.gathered.update(dict.fromkeys(fetch.names, asked))
 
-    def _checkpoint(self, stop: _Stop, resource: str, after: set[int]) -> set[int]:
+    def _checkpoint(self, stop: _Stop, term: str, after: set[int]) -> set[int]:
         """A layer's checkpoint on its way to the host or back, on a stream of its own."""
-        share = 1 / self.f.workload.model.layer_count
-        amount = self.parts.of("activation copy", resource, share)
+        resource = self.out if term == ACTIVATIONS_DOWN else self.back
+        amount = self.parts.of(term, resource, 1 / self.f.workload.model.layer_count)
         if not amount:
             return set()
-        return {
-            self.works.add(
-                stop.name, "activation copy", resource, amount, after, line=f"checkpoints {resource}"
-            )
-        }
+        return {self.works.add(stop.name, term, resource, amount, after, line=f"checkpoints {resource}")}
 
     def _flush(self) -> None:
         """Reduce what is in the bucket and bring its shards to where they are kept."""
@@ -388,7 +384,7 @@ class _Written:
 
     def _copied(self, name: str, parts: Parts, share: float) -> tuple[int, ...]:
         """Copies of gradients on that stream: a rank's own, and those that it waits for."""
-        for term in (COPY, AWAITED):
+        for term in (*GRADIENT_COPIES, OTHERS_GRADIENTS):
             for resource in parts.resources(term):
                 self._reduced(name, parts, term, resource, share)
         return self.works.last("reduce")

@@ -22,6 +22,7 @@ from ziplan.hardware.rates import ADAM_BYTES
 from ziplan.laws.law import Derivation, maximum, where
 from ziplan.laws.memory import activation_bytes
 from ziplan.plan import Plan
+from ziplan.runtimes import terms
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.gradients import (
@@ -186,8 +187,8 @@ def _checkpoint_copies(f: Facts) -> list[Demand]:
         ranks_per_instance=1.0,
     )
     return [
-        Demand("activation copy", f"{f.host}.write", copied),
-        Demand("activation copy", f"{f.host}.read", copied),
+        Demand(terms.ACTIVATIONS_DOWN, f"{f.host}.write", copied),
+        Demand(terms.ACTIVATIONS_UP, f"{f.host}.read", copied),
     ]
 
 
@@ -259,7 +260,7 @@ def _afterwards(f: Facts) -> Segment:
     apply, plan = f.derivation.apply, f.plan
     gather = [
         Demand(
-            "parameter gather after the step",
+            terms.UPDATED_GATHER,
             "gather",
             apply(
                 laws.reduced_bytes,
@@ -287,4 +288,4 @@ def _copies_back(f: Facts, share: float) -> tuple[Demand, ...]:
         dp_degree=f.plan.dp_degree,
         share=share * f.optimizer_share_off_gpu * f.params_on(f.gpu),
     )
-    return (Demand("parameter copy", f"{f.host}.read", returned),)
+    return (Demand(terms.UPDATED_COPY, f"{f.host}.read", returned),)

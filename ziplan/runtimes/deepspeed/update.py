@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.shards import sub_groups
 from ziplan.runtimes.schedule import Parts, Work, Works, shares
+from ziplan.runtimes.terms import UPDATED_COPY
 
 OPTIMIZER_BUFFERS = "optimizer swap buffers"
 
@@ -66,7 +67,7 @@ class _Written:
         for term, resource in (("GPU optimizer", f"{self.f.gpu}.read"), ("CPU optimizer", "cpu_optimizer")):
             self._waited(name, self.parts, term, resource, share)
         if self.f.host:
-            self._waited(name, self.afterwards, "parameter copy", f"{self.f.host}.read", share)
+            self._waited(name, self.afterwards, UPDATED_COPY, f"{self.f.host}.read", share)
         if self.f.nvme:
             self._write(name, share)
 

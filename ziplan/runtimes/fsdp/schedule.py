@@ -20,6 +20,7 @@ from ziplan.runtimes.schedule import Parts, Schedule, Stage, Work, Works, shares
 from ziplan.runtimes.shared.compute import share_of_work, work_flops
 from ziplan.runtimes.shared.facts import FP32_BYTES
 from ziplan.runtimes.shared.sweeps import Module, modules
+from ziplan.runtimes.terms import GRADIENTS_DOWN
 from ziplan.workload.training import Workload
 
 GROUPS_AHEAD = 2
@@ -186,9 +187,9 @@ class _Written:
             (self.before, *self.works.last("out")),
             line="communicator",
         )
-        for resource in self.parts.resources("gradient copy"):
-            copied = self.parts.of("gradient copy", resource, share)
-            last = self.works.add(name, "gradient copy", resource, copied, (last,), line="out")
+        for resource in self.parts.resources(GRADIENTS_DOWN):
+            copied = self.parts.of(GRADIENTS_DOWN, resource, share)
+            last = self.works.add(name, GRADIENTS_DOWN, resource, copied, (last,), line="out")
         steps = self.f.plan.accumulation_steps
         if self.adds and self.offloaded and steps > 1:
             # The program spreads what all micro-steps but the first add over all of them.

@@ -26,6 +26,7 @@ from ziplan.runtimes.fsdp.groups import Groups
 from ziplan.runtimes.runtime import Demand, Segment
 from ziplan.runtimes.shared.compute import gpu_work
 from ziplan.runtimes.shared.facts import FP32_BYTES
+from ziplan.runtimes.terms import GRADIENTS_DOWN
 from ziplan.workload.training import Workload
 
 ADDED_BYTES = 12.0
@@ -76,7 +77,7 @@ class _Moves:
         return copies
 
     def copy_out(self, label: str, params: float, share: float) -> list[Demand]:
-        return self._copy("gradient copy", "write", label, params, FP32_BYTES, share)
+        return self._copy(GRADIENTS_DOWN, "write", label, params, FP32_BYTES, share)
 
     def _copy(
         self, term: str, direction: str, label: str, params: float, bytes_per_param: float, loads: float

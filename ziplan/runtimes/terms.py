@@ -1,0 +1,55 @@
+"""The terms that a step's time is made of: one name for each flow or kind of work, whatever the runtime.
+
+docs/names.md lists them with what they mean. A runtime's step program, the played step, its trace and every
+report go by these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+UPDATED_COPY: Final = "updated parameter copy"
+UPDATED_GATHER: Final = "updated parameter gather"
+GRADIENTS_DOWN: Final = "gradient copy to host"
+GRADIENTS_UP: Final = "gradient copy to GPU"
+TO_THE_OPTIMIZER: Final = "gradient copy to optimizer"
+GRADIENT_COPIES: Final = (GRADIENTS_DOWN, GRADIENTS_UP, TO_THE_OPTIMIZER)
+"""A rank's own gradients between GPU and host, in the order that a micro-step has them."""
+OTHERS_GRADIENTS: Final = "gradient copies of other ranks"
+ACTIVATIONS_DOWN: Final = "activation copy to host"
+ACTIVATIONS_UP: Final = "activation copy to GPU"
+
+TERMS: Final[Mapping[str, str]] = {
+    "compute": "products with matrices on the GPU",
+    "attention": "attention on the GPU, where it is a kernel of its own",
+    "partial waves": "multiprocessors that idle while a product's last tiles are computed",
+    "GPU memory": "what only moves bytes through the GPU's own memory",
+    "Python hooks": "Python's time for visits of modules, where the GPU waits for it",
+    "gather": "parameters, from all ranks to each",
+    "parameter read": "parameters, from NVMe to host memory, in forward and backward",
+    "parameter copy": "parameters, from host memory to the GPU, in forward and backward",
+    "parameter stream": "parameters, from an outer tier to the GPU, as the article has it",
+    UPDATED_COPY: "parameters that the host has updated, to the GPU that keeps them, once a step",
+    UPDATED_GATHER: "updated parameters, from all ranks to each, once a step (stages 1 and 2)",
+    "gradient reduce": "gradients, summed over the ranks",
+    GRADIENTS_DOWN: "gradients, from the GPU to host memory, in a micro-step",
+    GRADIENTS_UP: "gradients of earlier micro-steps, from host memory to the GPU, to be added to",
+    TO_THE_OPTIMIZER: "gradients, from the GPU to host memory in the optimizer's precision, once a step",
+    OTHERS_GRADIENTS: "gradients of other ranks, whose copies this rank waits for",
+    "gradient accumulation": "gradients added to those of earlier micro-steps by the host's processors",
+    "gradient write": "gradients, from host memory to NVMe",
+    "gradient stream": "gradients, from the GPU to an outer tier, as the article has it",
+    "gradient exchange": "gradients and updated parameters between replicas, once a step",
+    ACTIVATIONS_DOWN: "activation checkpoints, from the GPU to host memory, in forward",
+    ACTIVATIONS_UP: "activation checkpoints, from host memory to the GPU, in backward",
+    "GPU optimizer": "the update of parameters on the GPU",
+    "CPU optimizer": "the update of parameters by the host's processors",
+    "optimizer read": "optimizer state and gradients, from NVMe to host memory",
+    "optimizer write": "optimizer state and updated parameters, from host memory to NVMe",
+    "tensor parallel": "all-reduces among the ranks that share a matrix",
+    "stage to stage": "what passes from one stage of a pipeline to the next",
+    "pipeline bubble": "what a stage waits for while others begin and end",
+    "uneven stages": "what a stage waits for another that has more to do",
+}
+"""Name to what is moved, from where to where, or worked at. Of another model of the job: "ROLE: NAME"."""
