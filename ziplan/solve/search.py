@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import isnan
 
 from ziplan.estimate import Estimate
+from ziplan.plan import Plan
 from ziplan.solve.baseline import plain_stage3
 from ziplan.solve.batches import MOST_TOKENS_PER_STEP, splits
 from ziplan.solve.binding import binding
@@ -26,6 +27,7 @@ from ziplan.solve.enumerate import (
 from ziplan.solve.grid import Grid
 from ziplan.solve.problem import Answer, Problem
 from ziplan.units import counted
+from ziplan.workload.training import Workload
 
 ALTERNATIVES = 4
 """Runner-up placements that an answer carries."""
@@ -58,7 +60,7 @@ def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
         plans_evaluated=grid.size,
         space=_space(grid),
         gpus_there=there,
-        notes=_notes(best, changed),
+        notes=(*_notes(best, changed), *_of_the_runtime(problem, best)),
         faster_if_it_fits=_faster_tight(problem, survey),
     )
 
@@ -154,6 +156,12 @@ def _off_gpu(answer: Estimate) -> bool:
 def _space(grid: Grid) -> str:
     axes = " x ".join(f"{len(axis.choices)} {axis.name}" for axis in grid.axes)
     return f"{axes} = {grid.size:,} plans, all evaluated; swap buffers at the fewest that suffice"
+
+
+def _of_the_runtime(problem: Problem, best: Estimate) -> Sequence[str]:
+    """What a runtime that has such notes says of a plan."""
+    told: Callable[[Workload, Plan], Sequence[str]] | None = getattr(problem.runtime, "notes", None)
+    return told(problem.workload, best.plan) if told else ()
 
 
 def _notes(best: Estimate, changed: bool) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ziplan.runtimes.fsdp.config import emit
 from ziplan.runtimes.fsdp.memory import ledger
+from ziplan.runtimes.fsdp.notes import notes
 from ziplan.runtimes.fsdp.space import axes, homes, refusals, settle
 from ziplan.runtimes.fsdp.traffic import program
 
@@ -46,6 +47,7 @@ __all__ = [
     "emit",
     "homes",
     "ledger",
+    "notes",
     "program",
     "refusals",
     "settle",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ziplan.laws.law import ceil, maximum
 from ziplan.runtimes.runtime import total
@@ -65,6 +66,22 @@ def _padded(operator: Operator, dp_degree: float) -> float:
     return total(
         ceil(rows / dp_degree) * dp_degree * (elements / rows) for rows, elements in _tensors(operator)
     )
+
+
+class Padding(NamedTuple):
+    """What is added to one tensor, in all copies together."""
+
+    name: str
+    rows: int
+    elements: float
+
+
+def padding(model: Model, dp_degree: float) -> Iterator[Padding]:
+    """The padding of every tensor of a model."""
+    for operator in model.operators:
+        for rows, elements in _tensors(operator):
+            added = ceil(rows / dp_degree) * dp_degree - rows
+            yield Padding(operator.name, rows, operator.count * added * (elements / rows))
 
 
 def _tensors(operator: Operator) -> Iterator[tuple[int, int]]:
