@@ -24,7 +24,7 @@ def work(name, **training):
 
 @pytest.mark.parametrize(("ranks", "times"), [(8, None), (16, "1.97"), (64, "7.76")])
 def test_experts_fewer_than_ranks_are_told_of(ranks, times):
-    """Eight experts over 16 ranks take two rows for one, over 64 eight: 45.1e9 of 46.7e9 parameters are in them."""
+    """Eight experts over 16 ranks take two rows for one: 45.1e9 of 46.7e9 parameters are theirs."""
     said = notes(work("mixtral-8x7b"), plan(dp_degree=float(ranks)))
     assert bool(said) == (times is not None)
     if times:

@@ -19,6 +19,6 @@ def notes(workload: Workload, plan: Plan) -> list[str]:
     ranks, worst = int(plan.dp_degree), max(padding(model, plan.dp_degree), key=lambda each: each.elements)
     return [
         f"fully_shard pads the first dimension of every tensor to a multiple of {ranks:,} ranks: "
-        f"{held:.2f} times the model's parameters are held and sent ({worst.name} has {worst.rows:,} rows); sharded over "
-        "fewer ranks, or along another dimension by shard_placement_fn, there is less"
+        f"{held:.2f} times the model's parameters are held and sent ({worst.name} has {worst.rows:,} rows); "
+        "sharded over fewer ranks, or along another dimension by shard_placement_fn, there is less"
     ]
