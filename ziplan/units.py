@@ -17,6 +17,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 Precision = Literal["fp32", "fp16", "bf16"]
 """The number formats that training computes in."""
 
+Launcher = Literal["torchrun", "accelerate", "deepspeed", "bound"]
+"""What starts a run, as far as its threads go: "bound" is any of them with cores divided among the ranks."""
+
 
 class UnitError(ValueError):
     """Text that is not the quantity it should be; the message is the sentence that fixes it."""

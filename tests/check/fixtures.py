@@ -48,6 +48,9 @@ def config(*layers, **asked):
 
 
 BOUND = "torchrun --nproc_per_node 8 train.py\n"
+UNBOUND = "deepspeed --num_gpus 8 train.py\n"
+SLOW_CORES = ("cpu.core_bandwidth=4 GB/s",)
+"""What makes a thread a rank too few: eight cores of these machines update as fast as their memory allows."""
 FREE = "export OMP_NUM_THREADS=16\nexport PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:1\n" + BOUND
 """The launch scripts of a run whose ranks have one thread, and of one whose ranks have theirs."""
 
@@ -155,7 +158,15 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
         [config(NVME, {"gradient_accumulation_steps": 1})],
         [config(CPU), config(NVME, {"gradient_accumulation_steps": 128})],
     ),
-    "ZP206": ([config(CPU, launch=BOUND)], [config(CPU, launch=FREE), config(launch=BOUND), config(CPU)]),
+    "ZP206": (
+        [config(CPU, launch=BOUND, settings=SLOW_CORES), config(CPU, launch=UNBOUND)],
+        [
+            config(CPU, launch=FREE, settings=SLOW_CORES),
+            config(CPU, launch=BOUND),
+            config(launch=BOUND, settings=SLOW_CORES),
+            config(CPU, settings=SLOW_CORES),
+        ],
+    ),
     "ZP207": (
         [config(NVME)],
         [

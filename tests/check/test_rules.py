@@ -127,11 +127,59 @@ def test_a_share_on_the_gpu_is_proposed_where_deepspeed_divides_the_optimizer(
     assert ("ratio" in found.fix) is divides
 
 
+THREADS = {
+    "deepspeed --num_gpus 8 --bind_cores_to_rank train.py": "bound",
+    "export OMP_NUM_THREADS=8\ntorchrun train.py": 8,
+    "OMP_NUM_THREADS='4' deepspeed train.py": 4,
+    "OMP_NUM_THREADS=2 deepspeed --bind_cores_to_rank train.py": "bound",
+    "export OMP_NUM_THREADS=$(($(nproc) / 8))\ntorchrun train.py": "bound",
+    "accelerate launch --num_cpu_threads_per_process 6 train.py": 6,
+    "OMP_NUM_THREADS=1 torchrun train.py": 1,
+    "torchrun --nproc_per_node 8 train.py --deepspeed ds_config.json": "torchrun",
+    "python -m torch.distributed.launch --nproc_per_node=4 train.py": "torchrun",
+    "srun accelerate launch --config_file a.yaml train.py": "accelerate",
+    "deepspeed --num_gpus 8 train.py": "deepspeed",
+    "# --bind_cores_to_rank\npython train.py": None,
+    "python train.py --deepspeed ds_config.json": None,
+}
+
+
+@pytest.mark.parametrize("text", THREADS)
+def test_a_launch_script_says_what_threads_a_rank_has(text):
+    assert Launch("launch.sh", text).threads == THREADS[text]
+
+
+@pytest.mark.parametrize(
+    ("launch", "said"),
+    [
+        ("torchrun --nproc_per_node 8 t.py", "each of 8 ranks of a node 1 thread for CPU Adam"),
+        ("OMP_NUM_THREADS=2 deepspeed --num_gpus 8 t.py", "each of 8 ranks of a node 2 threads for CPU Adam"),
+        ("deepspeed --num_gpus 8 t.py", "get in each other's way"),
+    ],
+)
+def test_few_threads_are_told_by_what_they_cost(tmp_path, launch, said):
+    ask = Ask(CPU, launch=launch, settings=("cpu.core_bandwidth=4 GB/s", "cpu.cores=64"))
+    (found,) = ask.found(tmp_path, RULES["ZP206"])
+    assert said in found.message
+    case = ask.case(tmp_path)
+    lost = case.estimate.step_time - case.with_cores_divided.step_time
+    assert lost == (pytest.approx(found.number.value) if found.number else 0)
+    assert found.fix.endswith("OMP_NUM_THREADS=8")
+
+
+def test_a_model_file_that_states_threads_has_the_last_word(tmp_path):
+    stated = {"optimizer_threads": "bound"}
+    ask = Ask(
+        CPU,
+        launch="torchrun --nproc_per_node 8 t.py",
+        training=stated,
+        settings=("cpu.core_bandwidth=1 GB/s",),
+    )
+    assert ask.case(tmp_path).workload.training.optimizer_threads == "bound"
+    assert not ask.found(tmp_path, RULES["ZP206"])
+
+
 LAUNCHES = {
-    "deepspeed --bind_cores_to_rank train.py": ("binds_cores",),
-    "export OMP_NUM_THREADS=8": ("binds_cores",),
-    "OMP_NUM_THREADS=1 torchrun train.py": (),
-    "# --bind_cores_to_rank": (),
     "ulimit -l unlimited": ("lifts_memlock",),
     "ulimit -Sl unlimited": ("lifts_memlock",),
     "ulimit -n 4096": (),
@@ -146,5 +194,5 @@ LAUNCHES = {
 @pytest.mark.parametrize("text", LAUNCHES)
 def test_what_a_launch_script_says(text):
     launch = Launch("launch.sh", text)
-    every = ("binds_cores", "keeps_pinned_sizes", "lifts_memlock", "recomputes")
+    every = ("keeps_pinned_sizes", "lifts_memlock", "recomputes")
     assert tuple(name for name in every if getattr(launch, name)) == LAUNCHES[text]

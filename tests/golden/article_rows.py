@@ -393,6 +393,13 @@ ROWS = {
     "cpu_adam_time_by_bandwidth": [
         ({"params": 1e9, "optimizer_bytes_per_param": 28, "dram_bandwidth": 140e9}, 0.2)
     ],
+    # 8 threads, each of whose cores reads 16 GB/s: 16 B a parameter
+    "cpu_adam_time_by_threads": [
+        (
+            {"params": 4e9, "fetched_bytes_per_param": 16, "thread_count": 8, "core_bandwidth": 16e9},
+            0.5,
+        )
+    ],
     "optimizer_flash_time": [
         (
             {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -95,7 +96,8 @@ def test_every_script_is_bash_without_auto_and_without_paths(situation, trainer)
         return
     for name in LAUNCHERS[trainer]:
         subprocess.run(["bash", "-n"], input=files[name], text=True, check=True)
-        assert "/" not in files[name].replace("#!/usr/bin/env", "").replace("/dev/null", "")
+        worked_out = re.sub(r"\$\(\(.*\)\)", "", files[name])
+        assert "/" not in worked_out.replace("#!/usr/bin/env", "").replace("/dev/null", "")
     for text in files.values():
         assert "auto" not in text
 
@@ -153,6 +155,29 @@ def test_slurm_starts_every_node(shell, trainer):
     assert "HEAD_NODE=first" in said, done.stderr
     begins = "accelerate launch --config_file accelerate_config.yaml --machine_rank 1 "
     assert said[0].startswith(begins if trainer == "accelerate" else "torchrun --nnodes 2 ")
+
+
+@pytest.mark.parametrize(("here", "each"), [(64, 32), (1, 1)])
+def test_where_nobody_stated_cores_the_machine_divides_them(shell, tmp_path, here, each):
+    """Two ranks: torchrun would leave one thread to each."""
+    (tmp_path / "bin" / "nproc").write_text(f"#!/bin/sh\necho {here}\n")
+    (tmp_path / "bin" / "nproc").chmod(0o755)
+    bare = cluster(gpus=2)
+    work = workload(sequence_length=512)
+    made = deepspeed.settle(bare, work, plan("dram", "dram", dp_degree=2.0))
+    files = deepspeed.emit(bare, work, made, trainer="huggingface")
+    assert "OMP_NUM_THREADS" not in files.get(".deepspeed_env", "")
+    done = shell(files, "launch_torchrun.sh")
+    assert f"OMP_NUM_THREADS={each}" in done.stdout.splitlines(), done.stderr
+
+
+def test_threads_that_are_stated_are_set_and_no_cores_bound():
+    machine = cluster(gpus=2, cpu={"cores": 64})
+    work = workload(sequence_length=512, optimizer_threads=3)
+    made = deepspeed.settle(machine, work, plan("dram", "dram", dp_degree=2.0))
+    script = deepspeed.emit(machine, work, made)["launch.sh"]
+    assert "OMP_NUM_THREADS=3\n" in script
+    assert "bind_cores" not in script
 
 
 def test_other_nodes_get_the_environment_too():

@@ -121,6 +121,22 @@ class Case:
         workload = replace(self.workload, training=self.workload.training.model_copy(update=stated))
         return estimate(self.cluster, workload, self.runtime, self.plan)
 
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks of a node; 0 where there is no plan."""
+        if self.plan is None:
+            return 0
+        ranks = self.plan.dp_degree * self.plan.tp_degree * self.plan.pp_degree
+        return min(self.cluster.node.gpus_per_node, int(ranks))
+
+    @cached_property
+    def with_cores_divided(self) -> Estimate | None:
+        """What is predicted where the cores of a node are divided among its ranks."""
+        if self.plan is None:
+            return None
+        training = self.workload.training.model_copy(update={"optimizer_threads": "bound"})
+        return estimate(self.cluster, replace(self.workload, training=training), self.runtime, self.plan)
+
     @cached_property
     def memory(self) -> Mapping[str, TierMemory]:
         """Need and availability of every tier, over both values of what nobody stated."""

@@ -5,6 +5,16 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ziplan.units import Launcher
+
+_THREADS = re.compile(r"(?:\bOMP_NUM_THREADS=|--num_cpu_threads_per_process[= ])[\"']?(0*[1-9]\d{0,3}\b|\$)")
+_LAUNCHERS: dict[Launcher, re.Pattern[str]] = {
+    "accelerate": re.compile(r"\baccelerate(-launch|\s+launch)\b"),
+    "torchrun": re.compile(r"\btorchrun\b|\btorch\.distributed\.(run|launch)\b"),
+    "deepspeed": re.compile(r"(?m)(^|[\s/;&])deepspeed\s"),
+}
+"""What starts a run, by how a command line names it."""
+
 
 class Launch(NamedTuple):
     """The text of a launch script, and its name."""
@@ -18,11 +28,18 @@ class Launch(NamedTuple):
         return re.sub(r"(?m)^\s*#.*$", "", self.text)
 
     @property
-    def binds_cores(self) -> bool:
-        """Whether ranks get cores of their own, or a stated number of threads."""
-        threads = re.search(r"\bOMP_NUM_THREADS=[\"']?([0-9]+|\$)", self.commands)
-        several = threads is not None and threads[1] not in ("0", "1")
-        return several or "--bind_cores_to_rank" in self.commands
+    def threads(self) -> int | Launcher | None:
+        """OpenMP threads of each rank, else what starts the run; None where it says neither.
+
+        Cores that are bound count before the variable, which `deepspeed` then sets itself, and a number that
+        the shell works out is taken to divide the cores.
+        """
+        if "--bind_cores_to_rank" in self.commands:
+            return "bound"
+        stated = _THREADS.search(self.commands)
+        if stated is not None:
+            return "bound" if stated[1] == "$" else int(stated[1])
+        return next((name for name, command in _LAUNCHERS.items() if command.search(self.commands)), None)
 
     @property
     def keeps_pinned_sizes(self) -> bool:

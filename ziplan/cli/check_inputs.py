@@ -51,10 +51,24 @@ def case_of(config: Path, asked: Asked) -> Case:
             nodes=opened.nodes or started_nodes(launch.text),
         )
     if opened.form == "plan":
-        return replace(of_plan(opened.document, asked.request), launch=launch)
+        return _started(of_plan(opened.document, asked.request), launch)
     if opened.form == "accelerate" and str(opened.document.data.get("distributed_type")).upper() == "FSDP":
-        return replace(_of_fsdp(opened, asked.request, launch), launch=launch)
-    return replace(_of_config(opened, asked, launch), launch=launch)
+        return _started(_of_fsdp(opened, asked.request, launch), launch)
+    return _started(_of_config(opened, asked, launch), launch)
+
+
+def _started(case: Case, launch: Launch | None) -> Case:
+    """The case as a script starts it: with the threads that its ranks then get, unless the model's file says.
+
+    A config of accelerate's is one for `accelerate launch`, whatever else nobody says.
+    """
+    threads = launch.threads if launch is not None else None
+    threads = threads or ("accelerate" if case.form == "accelerate" else None)
+    training = case.workload.training
+    if threads is None or "optimizer_threads" in training.model_fields_set:
+        return replace(case, launch=launch)
+    told = training.model_copy(update={"optimizer_threads": threads})
+    return replace(case, launch=launch, workload=replace(case.workload, training=told))
 
 
 def _of_fsdp(opened: Opened, request: Request, launch: Launch | None) -> Case:

@@ -23,6 +23,7 @@ ABOUT_THE_RUN: Mapping[str, tuple[Any, Any]] = {
     "checkpointing": (options.CheckpointingOption, None),
     "attention": (options.AttentionOption, None),
     "optimizer": (options.OptimizerOption, None),
+    "optimizer_threads": (options.OptimizerThreads, None),
     "lora_rank": (options.LoraRank, None),
     "lora_targets": (options.LoraTargets, None),
     "companion": (options.CompanionOption, None),

@@ -33,6 +33,7 @@ training:
   # trainable: {frozen: [embed_tokens]}  # parts of the model that are left as they are
   # loading: {zero_init: true, dtype: bf16, copies: rank_0, largest_file: 5 GB}  # how weights come in
   # data_workers: 4             # DataLoader's processes of each rank
+  # optimizer_threads: torchrun  # or a number, accelerate, deepspeed; else cores divided among the ranks
   # saving: gathered            # one rank saves the whole model; else each its shard
 # companions:                   # other models of the same job: of RLHF, of distillation
 #   - {role: reference, model: llama-3.1-8b}  # or teacher, critic, reward

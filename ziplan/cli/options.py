@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
 from ziplan.cli.output import complain
 from ziplan.errors import BadInput
+from ziplan.units import Launcher
 
 
 class Precision(str, Enum):
@@ -256,6 +257,26 @@ AttentionOption = Annotated[
 ]
 OptimizerOption = Annotated[
     OptimizerKind | None, _option("--optimizer", help="The optimizer. Default: adamw.")
+]
+def some_threads(text: str) -> int | str:
+    """A number of threads, or the word for what starts the run."""
+    words = get_args(Launcher)
+    if text in words:
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"{text!r:.40}: expected a number of threads, or one of {', '.join(words)}")
+    return int(text)
+
+
+OptimizerThreads = Annotated[
+    str | None,
+    _option(
+        "--optimizer-threads",
+        metavar="N|LAUNCHER",
+        parser=some_threads,
+        help="Threads of each rank on the host, or what starts the run: torchrun and accelerate give one, "
+        "deepspeed all cores. Default: bound, cores divided among the ranks.",
+    ),
 ]
 LoraRank = Annotated[
     int | None,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ziplan.estimate.ceilings import limits, tier_tests
 from ziplan.estimate.fidelity import residuals, widened
-from ziplan.estimate.rates import Rates
+from ziplan.estimate.rates import Rates, rates_of
 from ziplan.estimate.result import Assumption, Estimate, TierMemory
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import ARITHMETIC, COUNTED, GPU, UNKNOWN, End
@@ -89,7 +89,7 @@ def _estimated(
     segments: tuple[Segment, ...],
 ) -> Estimate:
     """What a plan's bytes and work come to on a machine."""
-    rates = Rates(derivation, cluster, workload.precision, runtime, float(np.max(_gpus(plan))))
+    rates = rates_of(derivation, cluster, workload, runtime, float(np.max(_gpus(plan))))
     step_time = total(_segment_time(derivation, rates, segment) for segment in segments)
     tokens = derivation.apply(
         tokens_per_step,
@@ -167,14 +167,14 @@ def _written_to_flash(cluster: Cluster) -> list[str]:
 def step_parts(answer: Estimate, runtime: Runtime) -> list[tuple[Segment, float]]:
     """The segments of an estimate's step in order, each with its seconds, repeats included."""
     silent, ranks = Derivation(record=False), float(np.max(answer.gpus))
-    rates = Rates(silent, answer.cluster, answer.workload.precision, runtime, ranks)
+    rates = rates_of(silent, answer.cluster, answer.workload, runtime, ranks)
     return [(segment, _segment_time(silent, rates, segment)) for segment in answer.segments]
 
 
 def demand_time(answer: Estimate, runtime: Runtime, demand: Demand) -> float:
     """Seconds of one demand of an estimate's step by itself."""
     silent, ranks = Derivation(record=False), float(np.max(answer.gpus))
-    rates = Rates(silent, answer.cluster, answer.workload.precision, runtime, ranks)
+    rates = rates_of(silent, answer.cluster, answer.workload, runtime, ranks)
     return _demand_time(silent, rates, demand)
 
 
@@ -254,7 +254,7 @@ def _details(
         "busy": _busy(rates, segments),
         "traffic": traffic,
         "tiers": tests,
-        "assumptions": (*rates.assumptions.values(), *_told(rates, cluster, workload)),
+        "assumptions": (*rates.said(), *[ROLLOUTS] * bool(workload.companions)),
         "unknown": _unknown(rates, segments),
         "interval": (low, high),
         "interval_source": source,
@@ -262,15 +262,6 @@ def _details(
         "drive_lifetime": _lifetime(derivation, cluster, traffic, rates.ranks_per_node, step_time),
         "step_cost": _cost(derivation, cluster, step_time),
     }
-
-
-def _told(rates: Rates, cluster: Cluster, workload: Workload) -> Iterator[Assumption]:
-    """What is said beside assumed rates: how much is really hidden, and what is not modelled."""
-    if cluster.calibrated is not None and rates.overlap < 1:
-        source = f"calibrated from {cluster.calibrated.source}"
-        yield Assumption("overlap", rates.overlap, "1", "calibrated", source)
-    if workload.companions:
-        yield ROLLOUTS
 
 
 def _ends(
@@ -285,7 +276,7 @@ def _ends(
     silent = Derivation(record=False)
 
     def step(end: End) -> float:
-        rates = Rates(silent, cluster, workload.precision, runtime, float(_gpus(plan)), end)
+        rates = rates_of(silent, cluster, workload, runtime, float(_gpus(plan)), end)
         return total(_segment_time(silent, rates, segment) for segment in segments)
 
     return step("high") / step_time, step("low") / step_time

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ziplan.estimate.result import Assumption
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.node import Tier
+from ziplan.hardware.processors import FEW_THREADS, THREADS, cpu_optimizer_rate
 from ziplan.hardware.rates import (
     ADAM_BYTES,
+    ADAM_FETCHED,
     ARITHMETIC,
     OVER_THE_HOST,
     UNLIMITED,
     Assumed,
     End,
     Rate,
-    cpu_optimizer_rate,
     network_of,
     tier_rate,
 )
 from ziplan.laws.contention import path_bandwidth, shared_link_bandwidth
 from ziplan.laws.law import Derivation
-from ziplan.laws.optimizer import cpu_adam_time, cpu_adam_time_by_bandwidth
+from ziplan.laws.optimizer import cpu_adam_time, cpu_adam_time_by_bandwidth, cpu_adam_time_by_threads
 from ziplan.laws.partition import ring_bandwidth
 from ziplan.runtimes.runtime import (
     FABRIC,
@@ -30,7 +33,8 @@ from ziplan.runtimes.runtime import (
     bare,
     swap_limit,
 )
-from ziplan.units import Precision
+from ziplan.units import Launcher, Precision
+from ziplan.workload.training import Workload
 
 
 class Rates:
@@ -47,9 +51,12 @@ class Rates:
         runtime: Runtime,
         ranks: float,
         end: End = "value",
+        threads: int | Launcher | None = None,
     ) -> None:
         self._end: End = end
-        self._dram_limited = False
+        self._dram_limited, self._threads = False, threads
+        self.limiting_threads = 0.0
+        """Threads of a node that limit the CPU optimizer, once its rate is asked for; 0 where they do not."""
         self._derivation, self._cluster, self._precision, self._runtime = (
             derivation,
             cluster,
@@ -78,7 +85,7 @@ class Rates:
         if resource == PYTHON:
             return 1.0
         if resource == "cpu_optimizer":
-            return self._stated(resource, cpu_optimizer_rate(self._node))
+            return self._stated(resource, cpu_optimizer_rate(self._node, self.ranks_per_node, self._threads))
         if resource == "gather":
             return self._gather()
         if resource == FABRIC:
@@ -100,11 +107,31 @@ class Rates:
             self.unknown[resource] = rate.missing
         if resource == "cpu_optimizer":
             self._dram_limited = rate.dram_limited
+            self.limiting_threads = rate.threads
         return rate.at(self._end)
+
+    def said(self) -> Iterator[Assumption]:
+        """What was assumed, how much is really hidden, and threads that limit the CPU optimizer."""
+        yield from self.assumptions.values()
+        calibrated = self._cluster.calibrated
+        if calibrated is not None and self.overlap < 1:
+            source = f"calibrated from {calibrated.source}"
+            yield Assumption("overlap", self.overlap, "1", "calibrated", source)
+        if self.limiting_threads:
+            yield Assumption(THREADS, self.limiting_threads, "1", "stated", FEW_THREADS)
 
     def update_time(self, derivation: Derivation, label: str, params: float) -> float:
         """Seconds in which a node's processors update so many parameters, by the law that limits them."""
         rate = self.of("cpu_optimizer")
+        if self.limiting_threads:
+            return derivation.apply(
+                cpu_adam_time_by_threads,
+                label,
+                params=params,
+                fetched_bytes_per_param=ADAM_FETCHED,
+                thread_count=self.limiting_threads,
+                core_bandwidth=rate * ADAM_FETCHED / self.limiting_threads,
+            )
         if not self._dram_limited:
             return derivation.apply(cpu_adam_time, label, params=params, cpu_adam_params_per_s=rate)
         return derivation.apply(
@@ -184,3 +211,16 @@ class Rates:
         self.assumptions[value.name] = Assumption(
             value.name, value.value, value.unit, "assumed", value.source, value.low, value.high
         )
+
+
+def rates_of(
+    derivation: Derivation,
+    cluster: Cluster,
+    workload: Workload,
+    runtime: Runtime,
+    ranks: float,
+    end: End = "value",
+) -> Rates:
+    """What a rank of a workload gets of each resource while so many work."""
+    threads = workload.training.optimizer_threads
+    return Rates(derivation, cluster, workload.precision, runtime, ranks, end, threads)

@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.node import Node, Tier
-from ziplan.laws.optimizer import cpu_adam_time_by_bandwidth
 from ziplan.units import Precision
 
 ACHIEVABLE_SHARE = (0.64, 0.40, 0.75)
@@ -49,33 +48,14 @@ ADAM_BYTES = 28.0
 A 4 B gradient read, 12 B of master weight and moments read and written (arXiv:2101.06840 sec 5.1).
 """
 
-DRAM_SHARE = (0.43, 0.25, 0.57)
-"""Share of a node's theoretical DRAM bandwidth that the CPU optimizer reaches: (value, low, high).
+ADAM_FETCHED = 16.0
+"""Bytes that a core fetches from memory per parameter that it updates: gradient, master weight and moments.
 
-Each is parameters per second x 28 B over sockets x channels x rate of a channel:
-DGX-2, 10e9 parameters in 2.57 s: 109 of 256 GB/s, 0.43 (arXiv:2101.06840 table 4);
-2 x Xeon Gold 6330, 32e9 in 9.6 s: 93 of 375.4 GB/s, 0.25 (https://github.com/ITcarrot/RoundPipe);
-Grace, 8e9 in 0.769 s: 291 of 512 GB/s, 0.57 (arXiv:2509.21271).
+What is written, it has fetched. One core of an EPYC 7003 was seen to fetch 20 GB/s in DeepSpeedCPUAdam, in
+PyTorch's fused AdamW, in a sum and in a cast alike, whatever they wrote; of Xeons the single-core rates of
+kernels that read, update in place and do both lie within 15 % by bytes fetched
+(https://github.com/RRZE-HPC/kerncraft, examples/machine-files, MEM).
 """
-
-DRAM_SHARE_SOURCE = (
-    f"{DRAM_SHARE[0]:.0%} of the node's theoretical DRAM bandwidth at {ADAM_BYTES:.0f} bytes per parameter, "
-    "as on DGX-2 (arXiv:2101.06840 table 4); 25 % on 2 x Xeon Gold 6330 "
-    "(https://github.com/ITcarrot/RoundPipe), 57 % on Grace (arXiv:2509.21271)"
-)
-
-NODE_ADAM_RATE = (3.33e9, 1.82e9, 10.4e9)
-"""Parameters per second that the processors of a whole node update: (value, low, high).
-
-32e9 in 9.6 s on 2 x Xeon Gold 6330, the slowest of the published updates; a user's whole optimizer
-step, 72.7e9 over 4 nodes in 10 s; 8e9 in 0.769 s on Grace, the fastest.
-"""
-
-ADAM_SOURCE = (
-    "neither `cpu.adam_params_per_s` nor the DRAM bandwidth is stated: the slowest published update of a "
-    "node (2 x Xeon Gold 6330, https://github.com/ITcarrot/RoundPipe), between a user's whole optimizer step "
-    "(https://github.com/deepspeedai/DeepSpeed/issues/6834) and Grace (arXiv:2509.21271)"
-)
 
 UNLIMITED = float("inf")
 
@@ -111,6 +91,8 @@ class Rate(NamedTuple):
     missing: str = ""
     dram_limited: bool = False
     """Whether it is the CPU optimizer's and what limits it is DRAM, at ADAM_BYTES a parameter."""
+    threads: float = 0.0
+    """Threads of a node that limit the CPU optimizer, ADAM_FETCHED a parameter; 0 where they do not."""
 
     def at(self, end: End) -> float:
         """The rate where what was assumed is at this end of its range."""
@@ -119,7 +101,8 @@ class Rate(NamedTuple):
         return self.value * self.assumed.at(end) / self.assumed.value
 
 
-def _taken(name: str, value: float, unit: str, source: str, low: float | None, high: float | None) -> Rate:
+def taken(name: str, value: float, unit: str, source: str, low: float | None, high: float | None) -> Rate:
+    """A rate that nobody stated, which is itself what is assumed."""
     return Rate(value, Assumed(name, value, unit, source, low, high))
 
 
@@ -140,7 +123,7 @@ def sustained_rate(node: Node, precision: Precision) -> Rate:
     peak = gpu.peak_flops_per_s[precision]
     ceiling = gpu.matmul_flops_per_s.get(precision, peak)
     rate, low, high = (min(share * peak, ceiling) for share in ACHIEVABLE_SHARE)
-    return _taken("gpu.sustained_flops_per_s", rate, "FLOP/s", ACHIEVABLE_SOURCE, low, high)
+    return taken("gpu.sustained_flops_per_s", rate, "FLOP/s", ACHIEVABLE_SOURCE, low, high)
 
 
 def counts_waves(node: Node, precision: Precision) -> bool:
@@ -181,23 +164,6 @@ COUNTED = (GPU, MATRIX, ATTENTION)
 """Those of them whose FLOPs are done."""
 
 
-def cpu_optimizer_rate(node: Node) -> Rate:
-    """Parameters per second that the processors of one node update."""
-    if node.cpu.adam_params_per_s is not None:
-        return Rate(node.cpu.adam_params_per_s)
-    host = node.tier_of("dram")
-    bandwidth = node.tiers[host].read_bandwidth if host else None
-    name, unit = "cpu.adam_params_per_s", "param/s"
-    if bandwidth is None:
-        rate, low, high = NODE_ADAM_RATE
-        return _taken(name, rate, unit, ADAM_SOURCE, low, high)
-    at_peak = cpu_adam_time_by_bandwidth(
-        params=1.0, optimizer_bytes_per_param=ADAM_BYTES, dram_bandwidth=bandwidth
-    )
-    rate, low, high = (share / at_peak for share in DRAM_SHARE)
-    return _taken(name, rate, unit, DRAM_SHARE_SOURCE, low, high)._replace(dram_limited=True)
-
-
 def tier_rate(name: str, tier: Tier, direction: str) -> Rate:
     """B/s that a tier's own medium is read or written at, for its whole scope (all drives of a node)."""
     stated = tier.read_bandwidth if direction == "read" else tier.write_bandwidth
@@ -208,7 +174,7 @@ def tier_rate(name: str, tier: Tier, direction: str) -> Rate:
     if direction == "write" and tier.read_bandwidth is not None:
         source = "no sustained write rate is known for the drive: taken as its read rate, an upper bound"
         rate = tier.read_bandwidth
-        return _taken(f"tiers.{name}.write_bandwidth", rate, "B/s", source, None, rate)
+        return taken(f"tiers.{name}.write_bandwidth", rate, "B/s", source, None, rate)
     return Rate(UNKNOWN, missing=f"tiers.{name}.{direction}_bandwidth")
 
 

@@ -47,6 +47,20 @@ def cpu_adam_time_by_bandwidth(
     return optimizer_bytes_per_param * params / dram_bandwidth
 
 
+@law("https://sites.utexas.edu/jdm4372/2025/02/17/single-core-memory-bandwidth-latency-bandwidth-and-concurrency")
+def cpu_adam_time_by_threads(
+    params: Params,
+    fetched_bytes_per_param: BytesPerParam,
+    thread_count: Count,
+    core_bandwidth: BytesPerSecond,
+) -> Seconds:
+    """Time of the CPU's update where its threads are too few for DRAM to limit it.
+
+    A core has so many reads of memory under way at once, and what it writes in place it has read.
+    """
+    return fetched_bytes_per_param * params / (thread_count * core_bandwidth)
+
+
 @law("article: Applying the test: which state can live where")
 def optimizer_flash_time(
     params: Params,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.node import Tier
+from ziplan.hardware.processors import FEW_THREADS, THREADS, cpu_optimizer_rate
 from ziplan.hardware.rates import (
     ADAM_BYTES,
     ARITHMETIC,
@@ -20,14 +21,13 @@ from ziplan.hardware.rates import (
     UNLIMITED,
     Assumed,
     Rate,
-    cpu_optimizer_rate,
     network_of,
     sustained_rate,
     tier_rate,
 )
 from ziplan.laws.contention import shared_link_bandwidth
 from ziplan.runtimes.runtime import FABRIC, NETWORK, PYTHON, alone, bare
-from ziplan.units import Precision
+from ziplan.units import Launcher, Precision
 
 CPU, SOFTWARE = "cpu", "swap software"
 IN, OUT = "to GPU", "from GPU"
@@ -51,9 +51,11 @@ class Machine:
         swap_limit: float | None,
         ranks: float,
         slow: Mapping[str, float] | None = None,
+        threads: int | Launcher | None = None,
     ) -> None:
         self._cluster, self._node, self._precision = cluster, cluster.node, precision
         self._swap_limit, self._ranks, self._slow = swap_limit, ranks, dict(slow or {})
+        self._threads = threads
         self.ranks_per_node = min(float(cluster.node.gpus_per_node), ranks)
         self.capacities: dict[str, float] = {}
         """What each link gives: B/s or FLOP/s, of a tier seconds of its time per second."""
@@ -96,8 +98,9 @@ class Machine:
         if ".swap_" in resource:
             limit = () if self._swap_limit is None else self._link(SOFTWARE, self._swap_limit)
             return Path(1.0, (*own, *limit, *self._dram("write" if moved == "read" else "read")))
-        direction = IN if moved == "read" else OUT
-        way = tuple(u for link in tier.via for u in self._part(link, direction, by_itself))
+        way = tuple(
+            u for link in tier.via for u in self._part(link, IN if moved == "read" else OUT, by_itself)
+        )
         if tier.medium == "dram":
             return Path(1.0, (*own, *way))
         # Direct I/O goes through pinned host memory: written there, and read again.
@@ -111,8 +114,10 @@ class Machine:
 
     def _cpu_optimizer(self) -> Path:
         """A node's parameters, as the bytes of DRAM that one rank's share of them moves."""
-        rate = self._known("cpu_optimizer", cpu_optimizer_rate(self._node))
-        scale = ADAM_BYTES / self.ranks_per_node
+        found = cpu_optimizer_rate(self._node, self.ranks_per_node, self._threads)
+        rate, scale = self._known("cpu_optimizer", found), ADAM_BYTES / self.ranks_per_node
+        if found.threads:
+            self.assumptions[THREADS] = Assumed(THREADS, found.threads, "1", FEW_THREADS)
         return Path(scale, (*self._link(CPU, rate * scale), *self._dram("read")))
 
     def _gather(self) -> tuple[tuple[str, float], ...]:

@@ -85,9 +85,10 @@ def simulate(
     schedule = runtime.step_schedule(cluster, workload, plan, **options)
     ranks = float(plan.dp_degree * plan.tp_degree * plan.pp_degree)
     limit = swap_limit(cluster, runtime)
-    machines = [Machine(cluster, workload.precision, limit, ranks, slow)]
+    threads = workload.training.optimizer_threads
+    machines = [Machine(cluster, workload.precision, limit, ranks, slow, threads)]
     if slow and ranks > machines[0].ranks_per_node:
-        machines.append(Machine(cluster, workload.precision, limit, ranks))
+        machines.append(Machine(cluster, workload.precision, limit, ranks, threads=threads))
     player = _Player(machines, schedule, cluster.node.gpu_tier, int(ranks))
     stages = [] if player.unknown() else [player.stage(stage) for stage in schedule.stages]
     return Simulation(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isnan
 
 from ziplan.estimate import Estimate
+from ziplan.hardware.processors import THREADS
 from ziplan.solve.problem import Binding
 
 
@@ -17,7 +18,12 @@ def binding(best: Estimate) -> Binding:
     if isnan(best.step_time):
         return Binding("time", "", f"unknown without {' and '.join(best.unknown)}")
     resource, term = longest_wait(best)
-    return Binding("time", resource, term)
+    return Binding("time", resource, THREADS if resource == "cpu_optimizer" and few_threads(best) else term)
+
+
+def few_threads(best: Estimate) -> bool:
+    """Whether the CPU optimizer would be faster with more threads."""
+    return any(each.name == THREADS for each in best.assumptions)
 
 
 def longest_wait(best: Estimate) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from ziplan.files.validation import WRONG_VALUE
 from ziplan.units import Precision
 from ziplan.workload.loading import Loading
 from ziplan.workload.model_file import CompanionEntry
-from ziplan.workload.training import MOST_WORKERS, Optimizer, Trainable
+from ziplan.workload.training import MOST_WORKERS, Optimizer, Threads, Trainable
 
 SCHEMA = "ziplan.measurement/1"
 SHIPPED = Path(__file__).parent / "measurements"
@@ -83,6 +83,7 @@ class TrainingEntry(Entry):
     trainable: Trainable = "all"
     loading: Loading = Field(default_factory=Loading)
     data_workers: int | None = Field(default=None, ge=0, le=MOST_WORKERS)
+    optimizer_threads: Threads | None = None
     saving: Literal["sharded", "gathered"] = "sharded"
     pinned_rounding: bool = True
 

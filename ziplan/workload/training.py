@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from ziplan.units import Precision
+from ziplan.units import Launcher, Precision
 from ziplan.workload.loading import Loading
 from ziplan.workload.model import ActivationBytes, Model, Operator
 from ziplan.workload.optimizers import OptimizerName
@@ -24,6 +24,9 @@ class Settings(BaseModel):
 
 MOST_WORKERS = 1024
 """More worker processes of one rank than this are a slip."""
+
+MOST_THREADS = 4096
+"""No node has as many cores; a value above it is a slip."""
 
 MOST_SEQUENCES = 100_000_000
 """No step of training takes more; a value above it is a slip."""
@@ -93,6 +96,19 @@ Trainable = Annotated[
 ]
 
 
+def kind_of_threads(value: object) -> str:
+    """Whether a file or a flag means a number of threads, so that only its problem is told."""
+    return "launcher" if isinstance(value, str) else "number"
+
+
+Threads = Annotated[
+    Annotated[Launcher, Tag("launcher")]
+    | Annotated[int, Field(ge=1, le=MOST_THREADS, strict=True), Tag("number")],
+    Discriminator(kind_of_threads),
+]
+"""OpenMP threads of a rank, by number or by what starts the run."""
+
+
 class TrainingChoices(Settings):
     """Training settings as a file or the command line states them, any of them left out."""
 
@@ -116,6 +132,8 @@ class TrainingChoices(Settings):
     loading: Loading = Field(default_factory=Loading)
     data_workers: int | None = Field(default=None, ge=0, le=MOST_WORKERS)
     """DataLoader's worker processes of each rank."""
+    optimizer_threads: Threads | None = None
+    """OpenMP threads of each rank, by number or by what starts the run; None: cores divided among them."""
     saving: Literal["sharded", "gathered"] = "sharded"
     """Whether each rank saves its own shard, or one rank the whole model."""
     pinned_rounding: bool = False

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from ziplan.plan import Checkpointing
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
+from ziplan.runtimes.shared.threads import divided_by_the_shell, threads_to_set
 from ziplan.runtimes.shared.train_py import recomputed_attention, trainable_lines
 
 PORT = 29500
@@ -51,7 +52,7 @@ def _deepspeed(facts: Facts, trainer: str) -> str:
     if nodes(facts) > 1:
         options += ["--hostfile hostfile", f"--num_nodes {nodes(facts)}"]
     options.append(f"--num_gpus {ranks}")
-    if facts.optimizer_off_gpu:
+    if facts.optimizer_off_gpu and not isinstance(facts.workload.training.optimizer_threads, int):
         options.append("--bind_cores_to_rank")
     if trainer != "none":
         options.append("--no_local_rank")
@@ -120,7 +121,9 @@ def _script(
     notes: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    exports = _environment(facts, trainer) if environment is None else environment
+    exports = dict(_environment(facts, trainer) if environment is None else environment)
+    if facts.optimizer_off_gpu:
+        exports.setdefault("OMP_NUM_THREADS", divided_by_the_shell(int(facts.ranks)))
     lines = [
         "#!/usr/bin/env bash",
         *(f"# {note}" for note in (*notes, *_of_train_py(facts, trainer), *_of_the_others(facts))),
@@ -139,9 +142,9 @@ def _text(lines: list[str]) -> str:
 
 def _environment(facts: Facts, trainer: str) -> dict[str, str]:
     variables = {"PYTORCH_ALLOC_CONF": "expandable_segments:True,pinned_max_round_threshold_mb:1"}
-    cores = facts.cluster.node.cpu.cores
-    if facts.optimizer_off_gpu and cores:
-        variables["OMP_NUM_THREADS"] = str(max(1, cores // int(facts.ranks)))
+    threads = threads_to_set(facts)
+    if facts.optimizer_off_gpu and threads:
+        variables["OMP_NUM_THREADS"] = str(threads)
     if trainer == "accelerate":
         variables["ACCELERATE_USE_DEEPSPEED"] = "true"
         variables["ACCELERATE_DEEPSPEED_CONFIG_FILE"] = "ds_config.json"

@@ -9,6 +9,7 @@ from ziplan.plan import Checkpointing, Plan
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.snippet import setup_module
 from ziplan.runtimes.fsdp.space import refusals
+from ziplan.runtimes.shared.threads import divided_by_the_shell, threads_to_set
 from ziplan.runtimes.shared.train_py import trainable_lines
 from ziplan.workload.training import Workload
 
@@ -89,7 +90,7 @@ def _of_the_others(f: Facts) -> list[str]:
 
 
 def _launch(f: Facts) -> str:
-    ranks, node = int(f.ranks), f.cluster.node
+    ranks = int(f.ranks)
     where_to = f"--nproc_per_node {ranks}"
     where_to = (
         f"--nnodes {f.cluster.nodes} --rdzv_backend c10d --rdzv_endpoint $HEAD_NODE:29500 {where_to}"
@@ -97,8 +98,8 @@ def _launch(f: Facts) -> str:
         else f"--standalone {where_to}"
     )
     settings = ["PYTORCH_ALLOC_CONF=expandable_segments:True,pinned_max_round_threshold_mb:1"]
-    if f.offloaded and node.cpu.cores:
-        settings.append(f"OMP_NUM_THREADS={max(1, node.cpu.cores // ranks)}")
+    if f.offloaded:
+        settings.append(f"OMP_NUM_THREADS={threads_to_set(f) or divided_by_the_shell(ranks)}")
     return "\n".join(
         [
             "#!/usr/bin/env bash",

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ziplan.hardware.cluster import Calibrated, Cluster
-from ziplan.hardware.rates import ADAM_BYTES, UNKNOWN, cpu_optimizer_rate, sustained_rate
+from ziplan.hardware.processors import cpu_optimizer_rate
+from ziplan.hardware.rates import ADAM_BYTES, UNKNOWN, sustained_rate
 from ziplan.laws.optimizer import cpu_adam_time_by_bandwidth
 from ziplan.runtimes.runtime import Runtime, swap_limit
 from ziplan.study.calibrate.runs import FORWARD_BACKWARD, OPTIMIZER, OPTIMIZER_READ, WHOLE, Subject

@@ -1,0 +1,134 @@
+"""How many parameters the processors of a node update: as DRAM allows, or as few threads do."""
+
+from __future__ import annotations
+
+from ziplan.hardware.node import Node
+from ziplan.hardware.rates import ADAM_BYTES, ADAM_FETCHED, Rate, taken
+from ziplan.laws.optimizer import cpu_adam_time_by_bandwidth, cpu_adam_time_by_threads
+from ziplan.units import Launcher
+
+THREADS = "threads of the CPU optimizer"
+"""What is said to limit an update that more threads would shorten."""
+
+FEW_THREADS = "of a node, by `training.optimizer_threads`: too few for DRAM to limit the update"
+
+DRAM_SHARE = (0.43, 0.25, 0.57)
+"""Share of a node's theoretical DRAM bandwidth that the CPU optimizer reaches: (value, low, high).
+
+Each is parameters per second x 28 B over sockets x channels x rate of a channel:
+DGX-2, 10e9 parameters in 2.57 s: 109 of 256 GB/s, 0.43 (arXiv:2101.06840 table 4);
+2 x Xeon Gold 6330, 32e9 in 9.6 s: 93 of 375.4 GB/s, 0.25 (https://github.com/ITcarrot/RoundPipe);
+Grace, 8e9 in 0.769 s: 291 of 512 GB/s, 0.57 (arXiv:2509.21271).
+"""
+
+DRAM_SHARE_SOURCE = (
+    f"{DRAM_SHARE[0]:.0%} of the node's theoretical DRAM bandwidth at {ADAM_BYTES:.0f} bytes per parameter, "
+    "as on DGX-2 (arXiv:2101.06840 table 4); 25 % on 2 x Xeon Gold 6330 "
+    "(https://github.com/ITcarrot/RoundPipe), 57 % on Grace (arXiv:2509.21271)"
+)
+
+NODE_ADAM_RATE = (3.33e9, 1.82e9, 10.4e9)
+"""Parameters per second that the processors of a whole node update: (value, low, high).
+
+32e9 in 9.6 s on 2 x Xeon Gold 6330, the slowest of the published updates; a user's whole optimizer
+step, 72.7e9 over 4 nodes in 10 s; 8e9 in 0.769 s on Grace, the fastest.
+"""
+
+ADAM_SOURCE = (
+    "neither `cpu.adam_params_per_s` nor the DRAM bandwidth is stated: the slowest published update of a "
+    "node (2 x Xeon Gold 6330, https://github.com/ITcarrot/RoundPipe), between a user's whole optimizer step "
+    "(https://github.com/deepspeedai/DeepSpeed/issues/6834) and Grace (arXiv:2509.21271)"
+)
+
+CORE_BANDWIDTH = (14.5e9, 10.9e9, 21.8e9)
+"""B/s that one core of a server, alone at work, reads from memory: (value, low, high).
+
+The middle, the least and the most of seven: Xeon Platinum 8174 10.9, Gold 6248 13.0, Gold 6148 14.3,
+Platinum 8470 14.5, Platinum 8360Y 15.4, EPYC 7451 21.6, EPYC 7452 21.8 GB/s (`load` of likwid-bench on one
+core; https://github.com/RRZE-HPC/kerncraft, examples/machine-files, MEM).
+"""
+
+CORE_SOURCE = (
+    "nobody has stated what one core reads: the middle of seven server processors, from 10.9 (Xeon Platinum "
+    "8174) to 21.8 GB/s (EPYC 7452) (https://github.com/RRZE-HPC/kerncraft, examples/machine-files)"
+)
+
+
+def thread_count(threads: int | Launcher | None, cores: int | None, ranks: float) -> float | None:
+    """OpenMP threads of each of a node's ranks; None where that takes cores, which nobody has stated.
+
+    torchrun sets OMP_NUM_THREADS to 1 where it starts several processes on a node and finds the variable
+    unset (`torch/distributed/run.py:config_from_args`; `torch.distributed.launch` since PyTorch 1.2),
+    `accelerate launch` in any case (`commands/launch.py:_validate_launch_command`, since 0.14); `deepspeed`
+    leaves it alone, so that each rank has as many as the node has cores, unless `--bind_cores_to_rank`
+    divides them (`launcher/launch.py:main`).
+    """
+    if isinstance(threads, int):
+        return float(threads)
+    if threads == "accelerate" or (threads == "torchrun" and ranks > 1):
+        return 1.0
+    if cores is None:
+        return None
+    return float(cores) if threads in ("deepspeed", "torchrun") else max(1.0, cores // ranks)
+
+
+def cpu_optimizer_rate(node: Node, ranks: float = 1.0, threads: int | Launcher | None = None) -> Rate:
+    """Parameters per second that the processors of one node update for so many ranks.
+
+    `threads` are those of a rank, or what starts the run; None: cores are divided among the ranks, as in
+    what is emitted.
+    """
+    rate, each = _of_all_cores(node), thread_count(threads, node.cpu.cores, ranks)
+    if each is None:
+        return rate
+    count = ranks * each if node.cpu.cores is None else min(ranks * each, float(node.cpu.cores))
+    return _of_threads(node, count, rate)
+
+
+def _of_threads(node: Node, count: float, most: Rate) -> Rate:
+    """The rate of so many threads of a node, at most that of all its cores."""
+    if node.cpu.core_bandwidth is not None:
+        rate = _update_rate(count, node.cpu.core_bandwidth)
+        return _limited(most, rate, count)
+    middle, low, high = CORE_BANDWIDTH
+    if _update_rate(count, middle) >= most.value:
+        return most
+    per_rate = middle / _update_rate(count, middle)
+    low, high = min(low, per_rate * most.at("low")), min(high, per_rate * most.value)
+    core = taken("cpu.core_bandwidth", middle, "B/s", CORE_SOURCE, low, high)
+    return core._replace(value=_update_rate(count, middle), threads=count)
+
+
+def _limited(most: Rate, rate: float, count: float) -> Rate:
+    """The rate of all cores, or that of few threads where it is less, with what is assumed of all cores."""
+    if rate >= most.value:
+        return most
+    assumed = most.assumed
+    if assumed is None or assumed.low is None or assumed.low >= rate:
+        return Rate(rate, threads=count)
+    capped = assumed._replace(value=rate, high=rate)
+    return Rate(rate, capped, threads=count)
+
+
+def _update_rate(count: float, core_bandwidth: float) -> float:
+    """Parameters per second of so many threads."""
+    return 1.0 / cpu_adam_time_by_threads(
+        params=1.0, fetched_bytes_per_param=ADAM_FETCHED, thread_count=count, core_bandwidth=core_bandwidth
+    )
+
+
+def _of_all_cores(node: Node) -> Rate:
+    """Parameters per second of all cores: measured, or as DRAM allows."""
+    if node.cpu.adam_params_per_s is not None:
+        return Rate(node.cpu.adam_params_per_s)
+    host = node.tier_of("dram")
+    bandwidth = node.tiers[host].read_bandwidth if host else None
+    name, unit = "cpu.adam_params_per_s", "param/s"
+    if bandwidth is None:
+        rate, low, high = NODE_ADAM_RATE
+        return taken(name, rate, unit, ADAM_SOURCE, low, high)
+    at_peak = cpu_adam_time_by_bandwidth(
+        params=1.0, optimizer_bytes_per_param=ADAM_BYTES, dram_bandwidth=bandwidth
+    )
+    rate, low, high = (share / at_peak for share in DRAM_SHARE)
+    return taken(name, rate, unit, DRAM_SHARE_SOURCE, low, high)._replace(dram_limited=True)
