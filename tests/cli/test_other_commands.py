@@ -41,7 +41,8 @@ def test_explain_has_a_word_for_what_has_no_unit(capsys):
 def test_explain_lists_the_laws(capsys):
     ran = ziplan(capsys, "explain", "laws")
     assert ran.code == 0
-    assert [line for line in ran.out.splitlines() if not line.startswith(" ")] == sorted(LAWS)
+    listed = [line for line in ran.out.splitlines() if line and not line.startswith(" ") and " " not in line]
+    assert sorted(listed) == sorted(LAWS)
     assert "explain laws" in ziplan(capsys, "explain", "zzz").err
     assert ziplan(capsys, "explain", "laws", "--json").code == 2
 

@@ -24,11 +24,9 @@ CODE = re.compile(r"[Zz][Pp][0-9]{3}")
 
 def _laws() -> dict[str, Law]:
     """Every law, those of the runtimes included."""
-    import ziplan.laws
-    import ziplan.runtimes  # noqa: F401 - a runtime's laws enter when it is imported
-    from ziplan.laws.law import LAWS
+    from ziplan.report.laws_page import every_law
 
-    return LAWS
+    return {law.name: law for law in every_law()}
 
 
 def _rules() -> dict[str, Rule]:

@@ -9,13 +9,14 @@ from typing import Any
 from ziplan.estimate import Estimate
 from ziplan.laws.law import Law, Step
 from ziplan.report.figures import hidden
+from ziplan.report.law_uses import WORDS, use_of
 from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.phrases import buffer_words, placement_words, plan_words, saved_words, shown
 from ziplan.report.table import Column, table
 from ziplan.runtimes.runtime import Line as LedgerLine
 from ziplan.solve.problem import Answer
 from ziplan.solve.relief import Relief
-from ziplan.units import Unit, show, show_duration
+from ziplan.units import Unit, counted, show, show_duration
 
 
 def quantity(value: Any, unit: Unit) -> str:
@@ -75,14 +76,19 @@ def law_lines(law: Law, width: int) -> list[Line]:
             width,
         ),
         *_indented(f"source: {law.source}", width),
+        *_indented(f"use: {WORDS[use_of(law)]}", width),
     ]
 
 
 def law_list(laws: Mapping[str, Law], width: int) -> list[Line]:
-    """Every law in a line or two: its name and what it says."""
+    """Every law in a line or two, its name and what it says: those of plans first, then the others."""
     lines: list[Line] = []
-    for name in sorted(laws):
-        lines += [line(Span(name, "bold")), *_indented(laws[name].summary, width)]
+    for use, words in WORDS.items():
+        alike = [name for name in sorted(laws) if use_of(laws[name]) == use]
+        if alike:
+            lines += [line()] * bool(lines) + [line(f"{counted(len(alike), 'law')}, {words}:"), line()]
+        for name in alike:
+            lines += [line(Span(name, "bold")), *_indented(laws[name].summary, width)]
     return lines
 
 

@@ -9,12 +9,15 @@ from itertools import groupby
 import ziplan.laws
 import ziplan.runtimes
 from ziplan.laws.law import LAWS, Law
+from ziplan.report.law_uses import WORDS, use_of
 
 _HEAD = """\
 # Laws
 
 Every number that ziplan predicts is one of these formulas applied; `ziplan explain` prints them
-with the numbers of a plan. Names are explained in [names.md](names.md). A law whose source is
+with the numbers of a plan. A law that no plan is worked out with says so: it belongs to the
+article's example (`ziplan explain article`), or is background, held against the figures of its
+source in the tests. Names are explained in [names.md](names.md). A law whose source is
 `article` comes from the section named, one whose source is `arXiv:2104.07857` from the
 ZeRO-Infinity paper; where the two count differently there are two laws. This page is generated
 from the laws' own source.
@@ -42,7 +45,9 @@ def _entry(law: Law) -> str:
     units = law.units
     value = units.pop("return")
     arguments = ", ".join(f"`{name}` [{unit.symbol}]" for name, unit in units.items())
+    use = use_of(law)
+    applied = "" if use == "plans" else f" Use: {WORDS[use]}."
     return (
         f"### {law.name} [{value.symbol}]\n\n{law.summary}\n\n"
-        f"    {law.name} = {law.expression}\n\n{arguments}. Source: {law.source}.\n"
+        f"    {law.name} = {law.expression}\n\n{arguments}. Source: {law.source}.{applied}\n"
     )
