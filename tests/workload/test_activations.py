@@ -65,9 +65,9 @@ CPU_STATISTICS = 12
 """Bytes by which three LayerNorms' statistics in 16 bits are smaller on the CPU than on a GPU."""
 
 
-def range_of(config, attention, precision):
+def range_of(config, attention, precision, dropout=None):
     """What a layer is said to keep, per token."""
-    kept = activation_bytes(built(config), attention, precision)
+    kept = activation_bytes(built(config), attention, precision).with_dropout(dropout)
     tokens = tokens_of(config)
     low = kept.none_low + kept.attention_scores_low * tokens
     # The first layer of a T5 stack keeps which relative position is which, for all tokens once.
@@ -90,9 +90,10 @@ LEAST_SHARE = {"falcon": 0.6, "falcon-7b": 0.6, "mpt": 0.7}
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "attention", "precision", "dropout"), CASES)
 def test_what_autograd_keeps_lies_in_the_range(name, attention, precision, dropout, monkeypatch):
-    low, high = range_of(CONFIGS[name], attention, precision)
+    known = None if name == "mpt" and dropout else dropout  # transformers' MPT takes none
+    low, high = range_of(CONFIGS[name], attention, precision, known)
     measured = measured_bytes_per_token(CONFIGS[name], attention, precision, dropout, monkeypatch)
-    assert low <= measured <= high
+    assert low <= measured <= high * (1 + 1e-12)
     if attention == "eager" and dropout:
         statistics = CPU_STATISTICS + (4 * 11 if name.startswith("cohere") else 0)
         nearest = high - statistics if name in EXACT else LEAST_SHARE.get(name, 0.75) * high

@@ -8,13 +8,11 @@ from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.runtimes.runtime import Axis
 from ziplan.units import counted
+from ziplan.workload.loss import LOGIT_BYTES
 from ziplan.workload.training import Training, Workload
 
 MOST_TOKENS_PER_STEP = 4_194_304
 """Tokens of one optimizer step beyond which no batch is proposed unless it is asked for."""
-
-LOGIT_BYTES = 6.0
-"""The least that one token's logits take per vocabulary entry: 16 bit and fp32."""
 
 Pair = tuple[int, int]
 """Micro-batch size and accumulation steps."""
@@ -98,8 +96,8 @@ def _either(sizes: list[int]) -> str:
 
 def _largest_micro_batch(cluster: Cluster, workload: Workload) -> int:
     gpu = cluster.node.tiers[cluster.node.gpu_tier]
-    model = workload.model
-    logits = LOGIT_BYTES * model.logits_share * model.vocab_size * workload.training.sequence_length
+    model, (least, _) = workload.model, LOGIT_BYTES[workload.training.loss]
+    logits = least * model.logits_share * model.vocab_size * workload.training.sequence_length
     return max(1, int(gpu.capacity / logits))
 
 

@@ -22,6 +22,7 @@ from ziplan.files import Document, read, validate
 from ziplan.files.validation import WRONG_VALUE
 from ziplan.units import Precision
 from ziplan.workload.loading import Loading
+from ziplan.workload.loss import Loss
 from ziplan.workload.model_file import CompanionEntry
 from ziplan.workload.training import MOST_WORKERS, Optimizer, Threads, Trainable
 
@@ -78,6 +79,8 @@ class TrainingEntry(Entry):
     sequence_length: int = Field(ge=1)
     precision: Precision
     attention: Literal["flash", "eager"]
+    loss: Loss | None = None
+    dropout: bool | None = None
     master_precision: Literal["fp32", "bf16"] = "fp32"
     optimizer: Optimizer = Field(default_factory=lambda: Optimizer(fused=None))
     trainable: Trainable = "all"

@@ -14,14 +14,17 @@ ATTENTION_OUTPUTS = ("o_proj", "out_proj", "dense", "c_proj", "o")
 """What the linear after attention is called."""
 
 
-def kept_bytes(model: Model, attention: Attention, precision: Precision) -> ActivationBytes:
-    """What one layer of `model` keeps for backward, per token.
+def kept_bytes(
+    model: Model, attention: Attention, precision: Precision, dropout: bool | None = None
+) -> ActivationBytes:
+    """What one layer of `model` keeps for backward, per token; `dropout` where it is known to be on or off.
 
     An adapter keeps the output of its first linear and, with dropout on its input, the dropped
     input and a mask of one byte (high). The input of a frozen linear serves no weight gradient:
     what no other module keeps of it is `frozen_inputs`.
     """
-    whole, element = activation_bytes(model, attention, precision), ELEMENT_BYTES[precision]
+    whole = activation_bytes(model, attention, precision).with_dropout(dropout)
+    element = ELEMENT_BYTES[precision]
     if model.trainable_params == model.params:
         return whole
     middle = _mean(model, lambda layer: sum(o.in_features for o in layer if o.name.endswith(LORA_B)))

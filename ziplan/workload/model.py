@@ -109,6 +109,28 @@ class ActivationBytes(NamedTuple):
     """Of `none_low`, what only the weight gradients of frozen linears would need: autograd keeps none of it,
     a runtime with a linear function of its own may. Of `selective_low` it is `selective_frozen_inputs`."""
     selective_frozen_inputs: float = 0.0
+    masks: float = 0.0
+    """Of the high ends but the scores', what dropout alone makes: its masks."""
+    dropped_scores_low: float = 0.0
+    """What dropout would add to `attention_scores_low`: probabilities that are dropped out, and a mask."""
+    dropped_scores_high: float = 0.0
+    """The same, as it is counted in `attention_scores_high`."""
+
+    def with_dropout(self, dropout: bool | None) -> ActivationBytes:
+        """The range where dropout is known to be on, or off; None where it is not known."""
+        if dropout is None:
+            return self
+        if dropout:
+            return self._replace(
+                none_low=self.none_low + self.masks,
+                selective_low=self.selective_low + self.masks,
+                attention_scores_low=self.attention_scores_low + self.dropped_scores_low,
+            )
+        return self._replace(
+            none_high=self.none_high - self.masks,
+            selective_high=self.selective_high - self.masks,
+            attention_scores_high=self.attention_scores_high - self.dropped_scores_high,
+        )
 
 
 class Window(NamedTuple):

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from ziplan.units import Launcher, Precision
 from ziplan.workload.loading import Loading
+from ziplan.workload.loss import Loss
 from ziplan.workload.model import ActivationBytes, Model, Operator
 from ziplan.workload.optimizers import OptimizerName
 
@@ -128,6 +129,10 @@ class TrainingChoices(Settings):
     optimizer: Optimizer = Field(default_factory=Optimizer)
     activation_checkpointing: Literal["none", "selective", "full", "auto"] = "auto"
     attention: Literal["flash", "eager"] = "flash"
+    loss: Loss | None = None
+    """How the loss is made of 16-bit logits. None where it is not known."""
+    dropout: bool | None = None
+    """Whether a model that has dropout trains with it. None where it is not known."""
     trainable: Trainable = "all"
     loading: Loading = Field(default_factory=Loading)
     data_workers: int | None = Field(default=None, ge=0, le=MOST_WORKERS)

@@ -117,7 +117,7 @@ def _logits(book: Ledger, f: Facts) -> None:
             vocab_size=model.logits_share * float(model.vocab_size) / f.plan.tp_degree,
             logit_bytes_per_token=per_token,
         )
-        for per_token in shared.LOGIT_BYTES
+        for per_token in shared.logit_bytes(f.workload)
     )
     book.add("logits and loss", f.gpu, ("forward",), high, low=alone * low, knob=shared.LOGITS_KNOB)
 

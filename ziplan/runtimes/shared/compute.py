@@ -12,8 +12,8 @@ from ziplan.runtimes.runtime import Demand, total
 from ziplan.runtimes.schedule import Parts
 from ziplan.runtimes.shared.compute_waves import idle_of
 from ziplan.runtimes.shared.facts import Facts
-from ziplan.runtimes.shared.memory import INFERRED_LOGIT_BYTES, LOGIT_BYTES
 from ziplan.runtimes.shared.windows import seen_share
+from ziplan.workload.loss import INFERRED_LOGIT_BYTES, MADE_LOGIT_BYTES
 from ziplan.workload.model import Layer, Model
 
 COMPUTED_SHARE = {"flash": 0.5, "eager": 1.0}
@@ -199,7 +199,8 @@ def _scores(f: Facts) -> float:
 def moved_by_loss(f: Facts) -> float:
     """Bytes of logits and loss, each tensor written and read once."""
     model = f.workload.model
-    _, each = LOGIT_BYTES if model.trainable_params else INFERRED_LOGIT_BYTES
+    trains = model.trainable_params > 0
+    each = MADE_LOGIT_BYTES[f.workload.training.loss] if trains else INFERRED_LOGIT_BYTES[1]
     return WRITTEN_AND_READ * f.derivation.apply(
         logits_bytes,
         "logits and loss of one micro-step",

@@ -6,7 +6,9 @@ from ziplan.laws.law import minimum, where
 from ziplan.laws.memory import activation_bytes, allocator_slack, logits_bytes
 from ziplan.runtimes.runtime import RUNNING, TRAINING, Ledger
 from ziplan.runtimes.shared.facts import FP32_BYTES, Facts
+from ziplan.workload.loss import INFERRED_LOGIT_BYTES, LOGIT_BYTES
 from ziplan.workload.model import Model
+from ziplan.workload.training import Workload
 
 GPU_CONTEXT = (0.4e9, 1.2e9)
 """Bytes of a CUDA or HIP context with its loaded kernels, by GPU and library version: assumed.
@@ -31,16 +33,8 @@ WORKER = (0.07e9, 1.0e9)
 """Host bytes of a DataLoader worker of its own: a forked one dirties 66 MB (PyTorch 2.13, batches of 2,048
 tokens), and copies what it touches of a data set that is made of Python objects."""
 
-LOGIT_BYTES = (6.0, 14.0)
-"""Per token and vocabulary entry, from a loss fused with its softmax (16-bit logits and one fp32 copy) to
-separate tensors: 16-bit logits, their fp32 copy, the log-softmax and its gradient."""
-
-INFERRED_LOGIT_BYTES = (2.0, 10.0)
-"""The same without backward, from 16-bit logits whose log-softmax is taken row by row (TRL,
-`selective_log_softmax`) to those with their fp32 copy and its log-softmax whole."""
-
 BATCH_KNOB = "micro_batch_size, sequence_length, longest_sequence, activation_checkpointing"
-LOGITS_KNOB = "micro_batch_size, sequence_length, longest_sequence, the vocabulary"
+LOGITS_KNOB = "micro_batch_size, sequence_length, longest_sequence, training.loss, the vocabulary"
 
 
 def add_activations(
@@ -118,10 +112,15 @@ def _of_tokens(f: Facts, label: str, layers: float, per_token: float, share: flo
     )
 
 
+def logit_bytes(workload: Workload) -> tuple[float, float]:
+    """Bytes per token and vocabulary entry of logits and loss at their peak: (low, high)."""
+    trains = workload.model.trainable_params > 0
+    return LOGIT_BYTES[workload.training.loss] if trains else INFERRED_LOGIT_BYTES
+
+
 def add_logits(book: Ledger, f: Facts) -> None:
     """Logits and loss, and the logits that the model's output still holds during backward."""
     model = f.workload.model
-    infers = not model.trainable_params
     low, high, held = (
         f.derivation.apply(
             logits_bytes,
@@ -130,7 +129,7 @@ def add_logits(book: Ledger, f: Facts) -> None:
             vocab_size=model.logits_share * float(model.vocab_size),
             logit_bytes_per_token=per_token,
         )
-        for per_token in (*(INFERRED_LOGIT_BYTES if infers else LOGIT_BYTES), f.element)
+        for per_token in (*logit_bytes(f.workload), f.element)
     )
     book.add("logits and loss", f.gpu, ("forward",), high, low=low, knob=LOGITS_KNOB)
     book.add("logits held by the output", f.gpu, ("backward",), held, low=0.0, knob=LOGITS_KNOB)

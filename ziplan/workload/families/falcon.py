@@ -81,7 +81,8 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     """One norm's output, or two's, a plain MLP, dropouts; keys and values repeated for all heads.
 
     Two norms side by side have one input. Values keep the fused projection whole, which the
-    modules spread over all heads first. Only with ALiBi is there dropout inside attention.
+    modules spread over all heads first. Only with ALiBi is there dropout inside attention; one
+    follows each part that is added to the residual, or both parts at once.
     """
     keep, hidden, heads = Keep(precision, attention), model.d_model, model.attention_heads
     side_by_side = not model.has("post_attention_layernorm")
@@ -99,7 +100,7 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
             copies=3 * hidden,
         )
         + keep.plain(hidden, model.operator("mlp.dense_h_to_4h").out_features, model.activation_function)
-        + keep.masks(hidden, hidden)
+        + keep.masks(*[hidden] * (1 if side_by_side else 2))
     ).bytes
 
 

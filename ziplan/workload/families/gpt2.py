@@ -100,6 +100,9 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
         selective_high=high,
         attention_scores_low=0 if flash else element * heads,
         attention_scores_high=0 if flash else (2 * element + 1) * heads,
+        masks=2 * model.d_model,
+        dropped_scores_low=0 if flash else (element + 1) * heads,
+        dropped_scores_high=0 if flash else (element + 1) * heads,
     )
 
 

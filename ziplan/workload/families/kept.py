@@ -31,7 +31,11 @@ def is_counted(function: str) -> bool:
 
 @dataclass(frozen=True)
 class Kept:
-    """Bytes per token; `core` goes when attention is recomputed, `scores` are per attended token."""
+    """Bytes per token; `core` goes when attention is recomputed, `scores` are per attended token.
+
+    `masks` is the part of `high`, `dropped_high` that of `scores_high`, that dropout alone makes; where it
+    is on, `dropped_low` comes on top of `scores_low`.
+    """
 
     low: float = 0.0
     high: float = 0.0
@@ -39,6 +43,9 @@ class Kept:
     core_high: float = 0.0
     scores_low: float = 0.0
     scores_high: float = 0.0
+    masks: float = 0.0
+    dropped_low: float = 0.0
+    dropped_high: float = 0.0
 
     def __add__(self, other: Kept) -> Kept:
         return Kept(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
@@ -58,6 +65,9 @@ class Kept:
             selective_high=self.high,
             attention_scores_low=self.scores_low,
             attention_scores_high=self.scores_high,
+            masks=self.masks,
+            dropped_scores_low=self.dropped_low,
+            dropped_scores_high=self.dropped_high,
         )
 
 
@@ -88,7 +98,7 @@ class Keep(NamedTuple):
 
     def masks(self, *widths: float) -> Kept:
         """Dropout masks of one byte an element."""
-        return Kept(0, float(sum(widths)))
+        return Kept(0, float(sum(widths)), masks=float(sum(widths)))
 
     def layer_norm(self, *widths: float) -> Kept:
         """Its input, and mean and 1/deviation in fp32."""
@@ -140,9 +150,17 @@ class Keep(NamedTuple):
         if self.flash:
             return kept + core
         one_copy = native_softmax or self.precision == "fp32"
-        high = element + bias_scores + (0 if one_copy else 4)
-        high += (element if one_copy else 0) + 1 if dropout else 0
-        return kept + core + Kept(scores_low=element * heads, scores_high=high * heads)
+        dropped = ((element if one_copy else 0) + 1) * heads if dropout else 0
+        return (
+            kept
+            + core
+            + Kept(
+                scores_low=element * heads,
+                scores_high=(element + bias_scores + (0 if one_copy else 4)) * heads + dropped,
+                dropped_low=(element + 1) * heads if dropout else 0,
+                dropped_high=dropped,
+            )
+        )
 
     def function(self, width: float, name: str) -> Kept:
         """An activation function: its input; written out in eager operators, more.
