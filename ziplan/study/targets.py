@@ -20,18 +20,22 @@ RIGHT = 0.95
 
 WHY: dict[tuple[str, str], str] = {
     ("deepspeed", ON_GPU): (
-        "V100s with modules that nothing fuses and a width of 2,048 (PyTorch's bars of the ZeRO-Offload "
-        "paper took twice as long as their bytes and products); a run of BigScience at a batch of 4 that "
-        "took longer than the larger ones beside it; adapters of Qwen, whose small modules the hooks of "
-        "stage 3 pass faster than the large ones that their time is taken from, and which were fewer: "
-        "queries, keys and values are one there"
+        "stage 3 on 16 to 128 machines, where a step took 8 to 70 s more than its products whatever the "
+        "micro-batch, as if its gathers and sums were hidden by nothing and ran at a quarter to two thirds "
+        "of the network's rate, less on more machines; V100s with modules that nothing fuses and a width of "
+        "2,048 (PyTorch's bars of the ZeRO-Offload paper took twice as long as their bytes and products); a "
+        "run of BigScience at a batch of 4 that took longer than the larger ones beside it; adapters of "
+        "Qwen, whose small modules the hooks of stage 3 pass faster than the large ones that their "
+        "time is taken from, and which were fewer: queries, keys and values are one there"
     ),
     ("deepspeed", OPTIMIZER_ON_HOST): (
-        "DeepCompile's runs are flat over the sequence, so their optimizer took some 14 s, twice as long "
-        "as the DRAM of the machine taken would: processors, threads and binding are not stated; V100s at a "
-        "width of 2,048 with modules that nothing fuses, a batch that fits in GPU memory and one optimizer "
-        "step each, all read off one figure; a bar of one sequence that takes about as long as the optimizer "
-        "alone"
+        "a trillion parameters on 64 and 128 machines, whose gathers and sums nothing hid; two ranks on a "
+        "machine of two processors, whose optimizer and copies took twice as long as its DRAM and links "
+        "would; DeepCompile's runs are flat over the sequence, so their optimizer took some 14 s, twice as "
+        "long as the DRAM of the machine taken would: processors, threads and binding are not stated; "
+        "V100s at a width of 2,048 with modules that nothing fuses, a batch that fits in GPU memory and "
+        "one optimizer step each, all read off one figure; a bar of one sequence that takes about as long as "
+        "the optimizer alone"
     ),
     ("deepspeed", PARAMS_ON_HOST): (
         "four runs of one cluster in the spring of 2021 that took 20 to 70 s longer than the bytes that "
@@ -39,6 +43,10 @@ WHY: dict[tuple[str, str], str] = {
         "how long they wait is not known"
     ),
     ("deepspeed", NVME): ("how fast drives are that are read and written at once is not known"),
+    ("fsdp", PARAMS_ON_HOST): (
+        "a run of 13 billion parameters by one process, 13 s longer than by eight: an eighth of the "
+        "optimizer's time is what the others have, so DRAM that eight processes share does not limit it"
+    ),
     ("megatron", ON_GPU): (
         "widths that are no multiple of 64 on each GPU (14,400 over 8) take longer than waves and tiles that "
         "are not full explain, and even those beside them, in large micro-batches that fill their waves, are "
@@ -48,6 +56,7 @@ WHY: dict[tuple[str, str], str] = {
     ("megatron", OPTIMIZER_ON_HOST): (
         "one run, read off a figure, of a width of 4,096 in two slices: products of half that width"
     ),
+    ("megatron", PARAMS_ON_HOST): "one run of a cluster whose times scatter by up to 40%, as its source says",
     ("megatron", NVME): (
         "the paper's engine is taken to hide all gathers; at 5 to 10 sequences a GPU it may not (figure 6d)"
     ),
