@@ -16,6 +16,7 @@ from ziplan.runtimes.deepspeed.huggingface import trainer_arguments, trainer_ref
 from ziplan.runtimes.deepspeed.knobs import AIO, PERSISTENCE_THRESHOLD
 from ziplan.runtimes.deepspeed.launch import launch_files
 from ziplan.runtimes.deepspeed.space import refusals
+from ziplan.runtimes.deepspeed.tiled import pieces
 from ziplan.runtimes.deepspeed.twin_flow import ratio_of
 from ziplan.workload.load import LOSS_SCALE_POWER
 from ziplan.workload.training import Workload
@@ -183,10 +184,8 @@ def _offload(facts: Facts, nvme_path: str) -> dict[str, Any]:
 
 
 def _tiling(facts: Facts) -> str:
-    splits = int(facts.plan.tile_count)
-    wide = [o for o in facts.workload.model.operators if o.kind == "linear" and o.block]
-    widest = max(o.matmul_params for o in wide)
-    rows = [f"- `{o.name}`: `out_splits={splits}, in_splits=1`" for o in wide if o.matmul_params == widest]
+    counts = pieces(facts.workload.model, int(facts.plan.tile_count))
+    rows = [f"- `{name}`: `out_splits={count}, in_splits=1`" for name, count in counts.items()]
     return "\n".join(
         [
             "# Tile these operators",

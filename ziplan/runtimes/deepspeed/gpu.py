@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ziplan.laws.law import maximum, where
 from ziplan.laws.memory import held_bytes, sharded_bytes
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.fetches import Fetches
 from ziplan.runtimes.deepspeed.knobs import largest_trained_tensor, played
+from ziplan.runtimes.deepspeed.tiled import by_tiles
 from ziplan.runtimes.runtime import RUNNING, Ledger
 from ziplan.runtimes.shared import memory as shared
 from ziplan.workload.model import Model
@@ -144,8 +148,7 @@ def _buffers(book: Ledger, f: Facts) -> None:
         laws.gathered_param_bytes,
         "most parameters gathered at once",
         zero_stage=plan.zero_stage,
-        live_params=played(model, plan, settings, lambda fetched, _: fetched.peak_live) / plan.tile_count
-        + _persistent(model, settings.persistence),
+        live_params=_most(f, lambda fetched: fetched.peak_live) + _persistent(model, settings.persistence),
         param_bytes_per_param=f.element,
     )
     book.add("gathered parameters", f.gpu, ("forward", "backward"), live, knob="stage3_max_live_parameters")
@@ -153,8 +156,7 @@ def _buffers(book: Ledger, f: Facts) -> None:
         laws.coalesced_fetch_bytes,
         "flat buffer of the largest gather",
         zero_stage=plan.zero_stage,
-        fetched_params=played(model, plan, settings, lambda fetched, _: fetched.largest_fetch)
-        / plan.tile_count,
+        fetched_params=_most(f, lambda fetched: fetched.largest_fetch),
         param_bytes_per_param=f.element,
         dp_degree=plan.dp_degree,
     )
@@ -170,7 +172,7 @@ def _buffers(book: Ledger, f: Facts) -> None:
     whole = apply(
         held_bytes,
         "gradient of the largest tensor before it is reduced",
-        params=float(largest_trained_tensor(model)) / plan.tile_count,
+        params=by_tiles(model, plan.tile_count, lambda each: float(largest_trained_tensor(each))),
         state_bytes_per_param=f.element,
         share=where(plan.zero_stage >= 2, 1.0, 0.0),
         ranks_per_instance=1.0,
@@ -178,6 +180,15 @@ def _buffers(book: Ledger, f: Facts) -> None:
     book.add(
         "gradient of the largest tensor", f.gpu, ("backward",), whole, knob="the model's vocabulary and width"
     )
+
+
+def _most(f: Facts, measure: Callable[[Fetches], float]) -> float:
+    """What is gathered at the most, by a measure of it; tiles are gathered one by one."""
+
+    def of(model: Model) -> float:
+        return played(model, f.plan, f.knobs, lambda fetched, _: measure(fetched))
+
+    return by_tiles(f.workload.model, f.plan.tile_count, of)
 
 
 def _reduce_buckets(book: Ledger, f: Facts) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ziplan.laws.law import where
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.tiled import by_tiles
 from ziplan.runtimes.runtime import PYTHON, Demand
 from ziplan.workload.model import Model
 
@@ -21,7 +22,8 @@ HOOKS = "Python hooks"
 def hooks(f: Facts) -> Demand:
     """The Python thread's way through the modules, which the GPU cannot overtake."""
     model = f.workload.model
-    inside, outside = (float(count) for count in _visits(model))
+    inside = by_tiles(model, f.plan.tile_count, lambda each: float(_visits(each)[0]))
+    outside = float(_visits(model)[1])
     reached = f.by_reach(lambda swept: swept.layers)
     # Forward; backward, of layers where there is something to train; recomputation of layers.
     again = reached * inside * (1.0 + f.full) + where(reached > 0, outside, 0.0)

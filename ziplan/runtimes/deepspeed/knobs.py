@@ -62,13 +62,15 @@ def on_medium(fractions: Any, tier: str | None) -> float:
 def knobs(model: Model, plan: Plan, nvme: str | None) -> Knobs:
     """DeepSpeed's settings for a plan; `nvme` is the machine's NVMe tier, if any."""
     on_nvme = where(on_medium(plan.placement.params, nvme) > 0, 1.0, 0.0)
-    depth = plan.prefetch_depth * (1 - on_nvme)
+    # Tiles are let go one by one only where nothing is read ahead and nothing kept for later.
+    whole = where(plan.tile_count > 1, 0.0, 1.0)
+    depth = plan.prefetch_depth * (1 - on_nvme) * whole
     layer, largest = float(model.largest_layer_params), float(largest_module(model))
     return Knobs(
         prefetch_bucket=depth * layer,
         max_live=maximum((1 + depth) * layer, largest),
         # Twice a layer keeps its parameters from recomputation to backward.
-        reuse_distance=where(plan.activation_checkpointing == Checkpointing.FULL, 2.0 * layer, 0.0),
+        reuse_distance=whole * where(plan.activation_checkpointing == Checkpointing.FULL, 2.0 * layer, 0.0),
         reduce_bucket=_reduce_bucket(model),
         params_on_nvme=on_nvme,
     )

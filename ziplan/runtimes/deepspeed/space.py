@@ -113,7 +113,10 @@ def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
     live = played(workload.model, plan, facts.knobs, lambda fetched, _: float(fetched.peak_tensors))
     return replace(
         plan,
-        prefetch_depth=plan.prefetch_depth * (1 - on_nvme) * facts.stage3,
+        prefetch_depth=plan.prefetch_depth
+        * (1 - on_nvme)
+        * facts.stage3
+        * where(plan.tile_count > 1, 0.0, 1.0),
         param_buffer_count=where(on_nvme > 0, live + SPARE_BUFFERS, 0.0),
         optimizer_buffer_count=where(facts.swaps_optimizer > 0, plan.optimizer_buffer_count, 0.0),
     )
