@@ -51,6 +51,7 @@ class Case:
             "precision": precision,
             "trainable": trainable,
             "optimizer": kind,
+            "master_precision": fields.pop("master", "fp32"),
         }
         self.workload = load_workload(str(folder), settings)
         rate = [("gpu.peak_flops_per_s.fp32", "19.5 TFLOP/s")]
@@ -121,6 +122,34 @@ def test_holds_and_moves_the_bytes_that_were_predicted(tmp_path, world, home):
     check(Case(tmp_path, world, home, simulated=world == 64), home)
 
 
+@pytest.mark.parametrize("home", ["hbm", "dram"])
+@pytest.mark.parametrize("kind", ["adamw", "sgd"])
+def test_states_of_16_bits_are_half_of_all(tmp_path, kind, home):
+    case = Case(tmp_path, 2, home, kind=kind, master="bf16", accumulation_steps=2.0)
+    check(case, home)
+    own = case.done[0]["elements"] / 2
+    assert held(case, home) == pytest.approx(2 * own, rel=0.05)
+
+
+def test_working_memory_of_16_bit_states_peaks_within_its_lines(tmp_path):
+    """Nothing is cast on its way."""
+    peak, lines = working_memory(Case(tmp_path, 8, simulated=True, master="bf16"))
+    for line in lines:
+        assert line.low <= peak[line.name] <= line.high
+    assert sum(line.low for line in lines) <= peak["all"] <= sum(line.high for line in lines)
+
+
+def test_states_of_16_bits_are_spread_from_rank_0(tmp_path):
+    pytest.importorskip("accelerate")
+    losses = []
+    for spread in (False, True):
+        (folder := tmp_path / str(spread)).mkdir()
+        case = Case(folder, 2, "dram", spread=spread, master="bf16")
+        check(case, "dram")
+        losses.append([step["loss"] for step in case.done[0]["steps"]])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
 @pytest.mark.parametrize("checkpointing", [Checkpointing.NONE, Checkpointing.FULL])
 @pytest.mark.parametrize("steps", [1, 2])
 def test_recomputing_and_accumulating_gather_twice_a_micro_step(tmp_path, checkpointing, steps):
@@ -146,14 +175,18 @@ def test_weights_spread_from_rank_0_train_as_those_whole_on_each(tmp_path):
     assert all(5 < loss < 6 for loss in losses[0])  # ln(250) = 5.5
 
 
+def working_memory(case):
+    """What rank 0 held at the most besides its states, by name, and the lines of those names."""
+    peak = case.done[0]["peak"]
+    return peak, [line for line in case.predicted.ledger.lines if line.name in peak and line.name != "all"]
+
+
 @pytest.mark.parametrize("vocabulary", [250, 2000])
 def test_working_memory_peaks_within_its_lines(tmp_path, vocabulary):
     """Gathered parameters exactly; flat buffers and whole gradients, one by one and together, in range."""
     shape = {**SHAPE, "vocab_size": vocabulary}
     case = Case(tmp_path, 8, simulated=True, shape=shape, activation_checkpointing=Checkpointing.FULL)
-    peak = case.done[0]["peak"]
-    names = [name for name in peak if name != "all"]
-    lines = [line for line in case.predicted.ledger.lines if line.name in names]
+    peak, lines = working_memory(case)
     assert peak["gathered parameters"] == case.line("hbm", "gathered parameters")
     for line in lines:
         assert line.low <= peak[line.name] <= line.high

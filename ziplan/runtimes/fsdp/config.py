@@ -61,7 +61,8 @@ def _accelerate(f: Facts) -> str:
             "  fsdp_version: 2",
             "machine_rank: 0",
             "main_training_function: main",
-            f"mixed_precision: '{MIXED[f.workload.precision]}'",
+            # accelerate casts what is trained to fp32 where it mixes precisions.
+            f"mixed_precision: '{MIXED[f.workload.precision] if f.cast else 'no'}'",
             f"num_machines: {nodes}",
             f"num_processes: {int(f.plan.dp_degree)}",
             "rdzv_backend: " + ("c10d" if nodes > 1 else "static"),

@@ -9,7 +9,7 @@ from ziplan.laws.law import where
 from ziplan.runtimes.fsdp.groups import Groups, groups
 from ziplan.runtimes.fsdp.optimizers import OPTIMIZERS
 from ziplan.runtimes.shared import facts as shared
-from ziplan.runtimes.shared.facts import FP32_BYTES
+from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,28 @@ class Facts(shared.Facts):
         return 1.0
 
     @cached_property
+    def master(self) -> float:
+        """Bytes of a trained parameter and of its gradient: `fully_shard` keeps the precision it is given."""
+        return ELEMENT_BYTES[self.workload.training.master_precision]
+
+    @cached_property
+    def cast(self) -> float:
+        """1 where what is kept is cast to what computes, and gradients are cast back.
+
+        `_fsdp_param.py:init_dtype_attrs` casts nothing where both have one precision.
+        """
+        return float(self.workload.training.master_precision != self.workload.precision)
+
+    @cached_property
     def moments(self) -> float:
-        """Bytes of the optimizer's own state per parameter."""
+        """Bytes of the optimizer's own state per parameter, in the precision of the parameter."""
         supported = OPTIMIZERS.get(self.workload.training.optimizer.kind)
-        return supported.state if supported else 0.0
+        return supported.state * self.master / FP32_BYTES if supported else 0.0
 
     @cached_property
     def update(self) -> float:
         """Bytes that the update moves per parameter: gradient, parameter and state, a decayed gradient."""
-        once = self.optimizer_bytes("the update", FP32_BYTES, FP32_BYTES + self.moments)
+        once = self.optimizer_bytes("the update", self.master, self.master + self.moments)
         # Gradient and parameter are read, their sum is written.
         return once + 3 * self.decayed
 
@@ -44,7 +57,7 @@ class Facts(shared.Facts):
         """Bytes per parameter of the gradient that weight decay makes where no kernel fuses the update."""
         optimizer = self.workload.training.optimizer
         supported = OPTIMIZERS.get(optimizer.kind)
-        return 0.0 if supported is None or supported.fused or not optimizer.weight_decay else FP32_BYTES
+        return 0.0 if supported is None or supported.fused or not optimizer.weight_decay else self.master
 
     @cached_property
     def trained_groups(self) -> Groups:

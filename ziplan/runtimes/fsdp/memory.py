@@ -10,7 +10,6 @@ from ziplan.runtimes.fsdp import laws
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.runtime import RUNNING, Ledger
 from ziplan.runtimes.shared import memory as shared
-from ziplan.runtimes.shared.facts import FP32_BYTES
 from ziplan.runtimes.shared.loading import whole_model
 from ziplan.workload.training import Workload
 
@@ -34,18 +33,19 @@ def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: P
 
 
 def _states(book: Ledger, f: Facts, tier: str, share: float, ranks: float) -> None:
-    """The shards, padding included, of what is trained: 4 bytes each of parameter and gradient, 8 of Adam's.
+    """The shards, padding included, of what is trained: 4 bytes each of parameter and gradient, 8 of Adam's,
+    or half of all that in 16 bits.
 
     What is frozen has no more than its shard, in the precision that computes.
     """
     on_host = tier == f.host
     kinds = (
-        ("parameters", FP32_BYTES, RUNNING, share, on_host),
+        ("parameters", f.master, RUNNING, share, on_host),
         ("frozen parameters", f.element, RUNNING, share, on_host),
-        ("gradients", FP32_BYTES, ("backward", "step"), share, on_host),
+        ("gradients", f.master, ("backward", "step"), share, on_host),
         (
             "gradients of earlier micro-steps",
-            FP32_BYTES,
+            f.master,
             ("forward",),
             share * where(f.plan.accumulation_steps > 1, 1.0, 0.0),
             on_host,
@@ -119,10 +119,10 @@ def _unreduced(book: Ledger, f: Facts) -> None:
 
 def _staged(book: Ledger, f: Facts) -> None:
     """One group's shard on its way: cast for its gather, copied from the host, reduced and cast back."""
-    widest, copied = maximum(f.groups.layer, f.groups.root), FP32_BYTES * f.offloaded
+    widest, copied = maximum(f.groups.layer, f.groups.root), f.master * f.offloaded
     for name, bytes_per_param, phases in (
-        ("shards of a group before its gather", f.element + copied, ("forward", "backward")),
-        ("reduced gradients of a group", f.element + FP32_BYTES, ("backward",)),
+        ("shards of a group before its gather", f.element * f.cast + copied, ("forward", "backward")),
+        ("reduced gradients of a group", f.element + f.master * f.cast, ("backward",)),
     ):
         amount = f.derivation.apply(
             sharded_bytes,
@@ -139,7 +139,7 @@ def _staged(book: Ledger, f: Facts) -> None:
         held_bytes,
         "tensors that are spread from rank 0",
         params=f.groups.largest_tensor,
-        state_bytes_per_param=FP32_BYTES,
+        state_bytes_per_param=f.master,
         share=1.0,
         ranks_per_instance=1.0,
     )
@@ -153,9 +153,9 @@ def _host(book: Ledger, f: Facts, host: str) -> None:
     book.add("weights on rank 0", host, ("load", "init"), high, low=low, knob="dtype of from_pretrained")
     gathered = f.derivation.apply(
         held_bytes,
-        "fp32 weights of the whole model on rank 0",
+        "weights of the whole model on rank 0, as they are trained",
         params=f.params,
-        state_bytes_per_param=FP32_BYTES,
+        state_bytes_per_param=f.master,
         share=1.0 if f.workload.training.saving == "gathered" else 0.0,
         ranks_per_instance=1.0,
     )

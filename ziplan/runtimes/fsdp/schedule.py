@@ -18,7 +18,6 @@ from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.traffic import program
 from ziplan.runtimes.schedule import Parts, Schedule, Stage, Work, Works, shares
 from ziplan.runtimes.shared.compute import share_of_work, work_flops
-from ziplan.runtimes.shared.facts import FP32_BYTES
 from ziplan.runtimes.shared.sweeps import Module, modules
 from ziplan.runtimes.terms import GRADIENTS_DOWN
 from ziplan.workload.training import Workload
@@ -76,9 +75,9 @@ class _Unit(NamedTuple):
     forward: float
     backward: float
 
-    def copied(self, frozen_bytes: float) -> float:
-        """Bytes as they are held on the host: in fp32 what is trained."""
-        return FP32_BYTES * self.trained + frozen_bytes * (self.params - self.trained)
+    def copied(self, f: Facts) -> float:
+        """Bytes as they are held on the host."""
+        return f.master * self.trained + f.element * (self.params - self.trained)
 
 
 def _units(rows: Sequence[Sequence[Module]]) -> list[_Unit]:
@@ -110,7 +109,7 @@ class _Written:
         self.left = [unit for unit in self.layers if unit.backward] or self.layers[-1:]
         fetched = [self.root, *self.layers, *self.left]
         self.params = sum(unit.params for unit in fetched)
-        self.copied = sum(unit.copied(f.element) for unit in fetched)
+        self.copied = sum(unit.copied(f) for unit in fetched)
         self.trained = sum(unit.trained for unit in (self.root, *self.layers))
         flops = shares([flops for unit in units for flops in (unit.forward, unit.backward)])
         self.forward, self.backward = flops[::2], flops[1::2]
@@ -168,7 +167,7 @@ class _Written:
         name = f"{unit.name} {sweep}"
         asked = after
         for resource in self.parts.resources("parameter copy"):
-            share = unit.copied(self.f.element) / self.copied
+            share = unit.copied(self.f) / self.copied
             amount = self.parts.of("parameter copy", resource, share)
             asked = self.works.add(name, "parameter copy", resource, amount, (asked,), line="copy in")
         amount = self.parts.of("gather", "gather", unit.params / self.params)

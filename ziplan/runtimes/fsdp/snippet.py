@@ -17,7 +17,7 @@ TEMPLATE = '''"""Shard a model with PyTorch FSDP2 as planned. Made for torch 2.1
     for micro_batch in range(fsdp_setup.ACCUMULATION_STEPS): loss.backward()
     optimizer.step(); optimizer.zero_grad()
 
-`model` has its parameters in fp32: whole on every rank, or whole on rank 0 (given as `weights`, its
+`model` has its parameters in @kept@: whole on every rank, or whole on rank 0 (given as `weights`, its
 state dict) and on the meta device everywhere, with buffers in memory (`accelerate.init_empty_weights`
 makes it so). What is not trained is frozen, and adapters are made, before `setup`.
 Divide the loss by ACCUMULATION_STEPS; gradients are reduced in every micro-step.
@@ -33,6 +33,7 @@ ACCUMULATION_STEPS = @accumulation_steps@
 BACKEND = "cpu:gloo,cuda:nccl"  # gradients on the host are clipped over gloo
 
 DTYPE = @dtype@@scaler@
+KEPT_IN_DTYPE = @sixteen@  # what is trained, its gradients and the optimizer's state
 RECOMPUTE_LAYERS = @recompute@
 RECOMPUTE_ATTENTION = @attention@
 OFFLOAD = @offload@
@@ -55,7 +56,7 @@ def setup(model, weights=None):
         apply_activation_checkpointing(model, check_fn=lambda module: id(module) in chosen)
         repeated = [module for module in model.modules() if id(getattr(module, CHECKPOINTED, None)) in chosen]
     for parameter in model.parameters():
-        if DTYPE and not parameter.requires_grad:
+        if DTYPE and (KEPT_IN_DTYPE or not parameter.requires_grad):
             parameter.data = parameter.data.to(DTYPE)  # what is frozen needs no more
     sharding = {
         "mp_policy": MixedPrecisionPolicy(param_dtype=DTYPE, reduce_dtype=DTYPE),
@@ -85,6 +86,8 @@ def load(model, weights):
     home = home or torch.device("cpu")
     model._apply(lambda tensor: torch.empty_like(tensor, device=home) if tensor.is_meta else tensor)
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True, strict=False)
+    if KEPT_IN_DTYPE:
+        weights = {name: value.to(DTYPE) for name, value in (weights or {}).items()}
     set_model_state_dict(model, weights or {}, options=options)
 '''
 
@@ -95,11 +98,14 @@ SCALER = "  # scale the loss with torch.amp.GradScaler"
 
 def setup_module(f: Facts) -> str:
     """The module's text."""
+    kept = f.workload.training.master_precision
     values = {
         "micro_batch_size": int(f.plan.micro_batch_size),
         "accumulation_steps": int(f.plan.accumulation_steps),
         "dtype": DTYPES[f.workload.precision],
         "scaler": SCALER if f.workload.precision == "fp16" else "",
+        "sixteen": kept != "fp32",
+        "kept": f"{kept}, or is cast to it" if kept != "fp32" else kept,
         "recompute": f.plan.activation_checkpointing == Checkpointing.FULL,
         "attention": f.plan.activation_checkpointing == Checkpointing.SELECTIVE,
         "recomputed_attention": "\n".join(f"    {line}" for line in recomputed_attention()),

@@ -75,8 +75,11 @@ def _optimizer_refused(workload: Workload) -> list[str]:
     if training.optimizer.kind not in OPTIMIZERS:
         kind = training.optimizer.kind
         reasons.append(f"{kind} is not planned with FSDP2: {REFUSED[kind]}")
-    if training.master_precision != "fp32":
-        reasons.append("fully_shard keeps what the optimizer steps in fp32: master_precision fp32 only")
+    if training.master_precision not in ("fp32", workload.precision):
+        kept, computed = training.master_precision, workload.precision
+        reasons.append(
+            f"parameters kept in {kept} and computed with in {computed} are not planned with FSDP2"
+        )
     return reasons
 
 

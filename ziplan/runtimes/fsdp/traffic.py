@@ -25,12 +25,11 @@ from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.groups import Groups
 from ziplan.runtimes.runtime import Demand, Segment
 from ziplan.runtimes.shared.compute import gpu_work
-from ziplan.runtimes.shared.facts import FP32_BYTES
 from ziplan.runtimes.terms import GRADIENTS_DOWN
 from ziplan.workload.training import Workload
 
-ADDED_BYTES = 12.0
-"""Bytes that adding a gradient moves per parameter: two are read, one is written."""
+ADDED = 3.0
+"""Accesses of a gradient that is added to another: two are read, one is written."""
 
 
 def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Sequence[Segment]:
@@ -69,15 +68,15 @@ class _Moves:
         return Demand("gradient reduce", "gather", amount)
 
     def copy_in(self, label: str, params: float, trained: float, loads: float = 1.0) -> list[Demand]:
-        """In fp32 what is trained, in the precision that computes what is frozen."""
-        copies = self._copy("parameter copy", "read", label, trained, FP32_BYTES, loads)
+        """As it is kept what is trained, in the precision that computes what is frozen."""
+        copies = self._copy("parameter copy", "read", label, trained, self.facts.master, loads)
         if self.facts.workload.model.trainable_params < self.facts.workload.model.params:
             frozen = f"{label}, frozen", params - trained, self.facts.element
             copies += self._copy("parameter copy", "read", *frozen, loads)
         return copies
 
     def copy_out(self, label: str, params: float, share: float) -> list[Demand]:
-        return self._copy(GRADIENTS_DOWN, "write", label, params, FP32_BYTES, share)
+        return self._copy(GRADIENTS_DOWN, "write", label, params, self.facts.master, share)
 
     def _copy(
         self, term: str, direction: str, label: str, params: float, bytes_per_param: float, loads: float
@@ -147,7 +146,7 @@ def _added(f: Facts, moves: _Moves) -> list[Demand]:
         padded_params=f.trained_groups.all,
         dp_degree=f.plan.dp_degree,
         accumulation_steps=f.plan.accumulation_steps,
-        added_bytes_per_param=ADDED_BYTES,
+        added_bytes_per_param=ADDED * f.master,
         optimizer_bytes_per_param=ADAM_BYTES,
         share=f.offloaded,
         ranks_per_instance=f.ranks,
