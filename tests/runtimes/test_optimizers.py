@@ -137,7 +137,7 @@ def test_only_what_an_optimizer_can_do_is_searched():
     [
         ("deepspeed", {"master_precision": "bf16", "precision": "fp16"}, "need training in bf16"),
         ("fsdp", {"optimizer": {"kind": "lion"}}, "PyTorch has no Lion"),
-        ("fsdp", {"master_precision": "bf16", "precision": "fp16"}, "bf16 parameters that fp16 computes with"),
+        ("fsdp", {"master_precision": "bf16", "precision": "fp16"}, "kept in bf16 and computed with in fp16"),
     ],
 )
 def test_what_no_plan_can_do_is_refused_before_the_search(runtime, settings, said):
