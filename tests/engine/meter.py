@@ -6,6 +6,9 @@ import os
 import sys
 from collections import Counter
 
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
 FILE_CLASSES = (
     ("_param.tensor.swp", "param"),
     ("_gradient_", "gradient"),
@@ -32,6 +35,7 @@ class Meter:
 
     def start_step(self):
         self.reads, self.writes, self.gathers = Counter(), Counter(), []
+        self.accumulated = Counter()
 
     def read(self, path, count):
         self.reads[file_class(path)] += count
@@ -75,12 +79,15 @@ class Meter:
         from deepspeed.runtime.swap_tensor.partitioned_param_swapper import AsyncPartitionedParameterSwapper
         from deepspeed.runtime.swap_tensor.utils import SwapBufferManager
         from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
+        from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
 
         gather = "_PartitionedParameterCoordinator__all_gather_params_"
         _wrap(PartitionedParameterCoordinator, gather, before=self._gathering, after=self._gathered)
         allocate = "_allocate_and_return_buffers_for_swap_in"
         _wrap(AsyncPartitionedParameterSwapper, allocate, after=self._param_buffers)
         _wrap(SwapBufferManager, "allocate", after=self._optimizer_buffers)
+        accumulate = "async_accumulate_grad_in_cpu_via_gpu"
+        _wrap(DeepSpeedZeroOptimizer, accumulate, before=self._accumulating, after=self._accumulated)
 
     def _gathering(self, coordinator, params, forward, **_):
         away = [p for p in params if p.ds_status.name == "NOT_AVAILABLE"]
@@ -98,6 +105,18 @@ class Meter:
         used = manager.count - len(manager.free_buffer_index)
         self.peak["optimizer_buffers"] = max(self.peak["optimizer_buffers"], used)
 
+    def _accumulating(self, optimizer, param):
+        key = optimizer.get_param_id(param)
+        buffers = {"up": optimizer.temp_grad_buffer_for_gpu_offload}
+        if key in optimizer.accumulated_grads_in_cpu:
+            buffers["down"] = optimizer.accumulated_grads_in_cpu[key]
+        places = {tensor.untyped_storage().data_ptr(): way for way, tensor in buffers.items()}
+        self._copies = _Copies(places, self.accumulated)
+        self._copies.__enter__()
+
+    def _accumulated(self, *_):
+        self._copies.__exit__(None, None, None)
+
     def unswapped_gradients(self, optimizer):
         """Note the fp32 gradients that stay with the GPU until the step, and the storage behind them."""
         swapper = getattr(optimizer, "optimizer_swapper", None)
@@ -106,6 +125,20 @@ class Meter:
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in kept}
         held = sum(storages.values())
         self.peak["unswapped_gradient_bytes"] = max(self.peak["unswapped_gradient_bytes"], held)
+
+
+class _Copies(TorchDispatchMode):
+    """Counts elements that are copied to some storages."""
+
+    def __init__(self, places, counts):
+        super().__init__()
+        self._places, self._counts = places, counts
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten.copy_.default:
+            way = self._places.get(args[0].untyped_storage().data_ptr())
+            self._counts[way] += args[0].numel() if way else 0
+        return function(*args, **(kwargs or {}))
 
 
 def _wrap(owner, name, *, before=None, after=None):

@@ -15,8 +15,11 @@ from ziplan.estimate import estimate
 from ziplan.hardware.profiles import load_cluster
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes import deepspeed
-from ziplan.runtimes.deepspeed import knobs, schedule
-from ziplan.runtimes.deepspeed.fetches import Policy, fetches
+from ziplan.runtimes.deepspeed import knobs
+from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.fetches import fetches
+from ziplan.runtimes.deepspeed.host import WHOLE_GRADIENTS
+from ziplan.runtimes.deepspeed.shards import reached, reached_by_rank
 from ziplan.workload.load import load_workload
 
 TOKENS = 2
@@ -83,10 +86,8 @@ class Case:
     def _fetched(self, reentrant):
         """What one micro-step fetches by the played coordinator, under the settings that are emitted."""
         model = self.workload.model
-        settled = knobs.knobs(model, self.plan, "nvme")
-        bucket, live, reuse = settled.prefetch_bucket, settled.max_live, settled.reuse_distance
-        policy = Policy(bucket, live, reuse, int(settled.persistence))
-        return fetches(model, int(self.plan.activation_checkpointing), reentrant, policy)
+        asked = knobs.policy(model, self.plan, knobs.knobs(model, self.plan, "nvme"))
+        return fetches(model, int(self.plan.activation_checkpointing), reentrant, asked)
 
     def demanded(self, term, resource):
         """Bytes per rank and step that the step program has of a term on a resource."""
@@ -104,13 +105,33 @@ class Case:
         lines = [line for line in lines if pinned is None or line.pinned is pinned]
         return sum(line.high for line in lines) / self.ranks_per_node
 
+    def locked_on_rank_0(self):
+        """Bytes that it pins: an even share of its node's, but the whole gradients that are its own."""
+        model, dp = self.workload.model, self.plan.dp_degree
+        whole = self.lines("dram", WHOLE_GRADIENTS)
+        node = reached(model, dp, self.ranks_per_node, True).node
+        own = whole * self.ranks_per_node / node * self._owned()
+        return self.lines("dram", pinned=True) - whole + own
+
+    def accumulated_on_rank_0(self):
+        """Elements that it copies to the host and back to add gradients up there, below stage 3."""
+        steps, master = self.plan.accumulation_steps, self.workload.training.master_precision
+        if self.plan.zero_stage != 2 or "dram" not in self.plan.placement.optimizer or steps == 1:
+            return {}
+        owned = (
+            self._owned() if master == "fp32" else self.workload.model.trainable_params / self.plan.dp_degree
+        )
+        return {"down": steps * owned, "up": (steps - 1) * owned}
+
+    def _owned(self):
+        """Elements of the tensors that rank 0 owns a part of, each whole."""
+        return int(reached_by_rank(self.workload.model, self.plan.dp_degree, True)[0][0])
+
 
 @contextlib.contextmanager
 def recomputing(reentrant):
     """Have ziplan plan for the other checkpoint function than the one that its launch files use."""
-    with contextlib.ExitStack() as stack:
-        for module in (knobs, schedule):
-            stack.enter_context(mock.patch.object(module, "REENTRANT", reentrant))
+    with mock.patch.object(Facts, "reentrant", reentrant):
         yield
 
 
@@ -118,18 +139,16 @@ def close(value, rel=0.01):
     return pytest.approx(value, rel=rel)
 
 
-def check(case, rel=0.01, straddling=0.0):
-    """Swap traffic, swap files, page-locked memory: what was predicted against what was counted.
-
-    `straddling` are bytes locked on rank 0 beyond its even share.
-    """
+def check(case, rel=0.01):
+    """Swap traffic, swap files, page-locked memory: what was predicted against what was counted."""
     done = case.done
     read, written = case.predicted.traffic.get("nvme", (0.0, 0.0))
     assert done.params == case.workload.model.params
     assert sum(done.read_bytes.values()) == close(read, rel)
     assert sum(done.write_bytes.values()) == close(written, rel)
     assert sum(done.file_bytes.values()) / case.ranks_that_ran == close(case.lines("nvme"), rel)
-    assert sum(done.locked_bytes.values()) == close(case.lines("dram", pinned=True) + straddling, rel)
+    assert sum(done.locked_bytes.values()) == close(case.locked_on_rank_0(), rel)
+    assert done.last["accumulated_elements"] == case.accumulated_on_rank_0()
 
 
 def check_states(case, tier):

@@ -82,6 +82,7 @@ def train_step(engine, spec, meter, batches):
         "loss": float(loss),
         "read_bytes": dict(meter.reads),
         "write_bytes": dict(meter.writes),
+        "accumulated_elements": dict(meter.accumulated),
         "gathered_elements": sum(count for _, _, count in meter.gathers),
         "gathers": [[meter.names.get(key, key), forward] for forward, key, _ in meter.gathers],
     }

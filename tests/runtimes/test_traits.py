@@ -202,13 +202,6 @@ def test_without_overlap_gradients_take_turns_with_compute_below_stage_3():
     assert step("0.6.0", divided, overlap_comm=False).step_time == step("0.6.0", divided).step_time
 
 
-def test_below_stage_3_gradients_are_copied_in_all_micro_steps_but_one():
-    one, four = step(VERSION, BELOW), step(VERSION, replace(BELOW, accumulation_steps=4.0))
-    shard, fp32 = 2 * P / 8, 4 * P / 8
-    assert one.traffic["dram"] == pytest.approx((shard, fp32))
-    assert four.traffic["dram"] == pytest.approx((shard + 3 * shard, fp32 + 3 * shard))
-
-
 def test_megatrons_slices_over_stage_3_have_the_traits_of_the_deepspeed_under_them():
     runtime, machine = MegatronReleased("0.5.10"), cluster(gpus=8)
     chosen = replace(plan("dram", "dram", dp_degree=4.0), tp_degree=2.0)

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ziplan.laws.law import where
-from ziplan.runtimes.deepspeed.knobs import Knobs, knobs, on_medium, stated_knobs
+from ziplan.runtimes.deepspeed.knobs import Knobs, each, knobs, on_medium, stated_knobs
 from ziplan.runtimes.deepspeed.optimizers import OPTIMIZERS, Supported
-from ziplan.runtimes.deepspeed.shards import Shards, largest_sub_group, shards, sub_group_count, swaps_states
+from ziplan.runtimes.deepspeed.shards import (
+    Shards,
+    largest_sub_group,
+    reached,
+    shards,
+    sub_group_count,
+    swaps_states,
+)
 from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
 from ziplan.runtimes.deepspeed.twin_flow import whole_groups
 from ziplan.runtimes.shared import facts as shared
@@ -40,8 +47,8 @@ class Facts(shared.Facts):
     def knobs(self) -> Knobs:
         """What the config says."""
         if self.stated is not None:
-            return stated_knobs(self.stated, self.plan, self.nvme)
-        derived = knobs(self.workload.model, self.plan, self.nvme)
+            return stated_knobs(self.stated, self.plan, self.nvme)._replace(reentrant=self.reentrant)
+        derived = knobs(self.workload.model, self.plan, self.nvme)._replace(reentrant=self.reentrant)
         return derived._replace(reuse_distance=0.0) if self.traits.loads_three_times else derived
 
     @cached_property
@@ -68,9 +75,46 @@ class Facts(shared.Facts):
     @cached_property
     def accumulated(self) -> float:
         """Bytes of an accumulated gradient: `grad_accum_dtype`, else the precision that computes."""
-        if self.stated is None or self.plan.zero_stage < 3:
+        if self.stated is None or self.plan.zero_stage < 2:
             return self.element
         return FP32_BYTES if self.stated.types.gradients == "fp32" else self.element
+
+    @cached_property
+    def accumulates_on_gpu(self) -> float:
+        """1 where stage 2 adds gradients of 16 bits up in fp32: in its partition on the GPU, in any case.
+
+        `stage_1_and_2.py:_use_compact_grad_partition_buffer`, whose partition goes to the host once per step.
+        """
+        return (1 - self.stage3) * float(self.accumulated > self.element)
+
+    @cached_property
+    def accumulates_whole(self) -> float:
+        """1 where a rank adds up on the host, whole, gradients of which it owns a part: below stage 3.
+
+        `stage_1_and_2.py:async_accumulate_grad_in_cpu_via_gpu`, with a buffer for each tensor. Master weights
+        in 16 bits have what a rank owns added to their own gradient. Stage 1 adds up on the GPU; releases
+        that have its buffers all the same copy to them once per step.
+        """
+        below = where(self.plan.zero_stage >= 2, 1.0, self._accumulates_in_stage1) * (1 - self.stage3)
+        several = where(self.plan.accumulation_steps > 1, 1.0, 0.0)
+        in_place = 1.0 if self.master < FP32_BYTES else 0.0
+        return below * several * self.optimizer_off_gpu * (1 - in_place) * (1 - self.accumulates_on_gpu)
+
+    @cached_property
+    def _accumulates_in_stage1(self) -> float:
+        return where(self.plan.zero_stage >= 1, self.traits.accumulates_in_stage1, 0.0)
+
+    def reached(self, kind: str) -> float:
+        """Elements of the tensors that partitions below stage 3 reach into, by a name of `shards.Reached`."""
+        per_node = float(self.cluster.node.gpus_per_node)
+
+        def elements(dp_degree: float) -> float:
+            ranks = min(dp_degree, per_node)
+            return float(
+                getattr(reached(self.workload.model, dp_degree, ranks, self.gradients_dealt_out), kind)
+            )
+
+        return each(elements, self.plan.dp_degree)
 
     @cached_property
     def pipelined(self) -> float:
@@ -175,10 +219,15 @@ class Facts(shared.Facts):
         """Unless the release ran on a PyTorch that did not."""
         return self.workload.training.pinned_rounding and not self.traits.pins_exactly
 
+    @property
+    def reentrant(self) -> bool:
+        """Whether layers are recomputed by the reentrant checkpoint function, as before transformers 5."""
+        return bool(self.traits.recomputes_whole_layers)
+
     @cached_property
     def stops_early(self) -> float:
-        """Checkpoints are not reentrant (`knobs.REENTRANT`), as transformers has them since version 5."""
-        return 1 - self.traits.recomputes_whole_layers
+        """1 where checkpoints are not reentrant."""
+        return 1.0 - self.reentrant
 
     @cached_property
     def copies_in_turn(self) -> float:
@@ -195,10 +244,15 @@ class Facts(shared.Facts):
         Each owns a stretch of the model that backward comes to in turn, unless `round_robin_gradients` deals
         the tensors out (`stage_1_and_2.py:_round_robin_reorder`), as in what is emitted.
         """
-        stated = self.stated
-        dealt_out = self.traits.deals_gradients_out if stated is None else stated.round_robin_gradients
         below = where(self.plan.zero_stage >= 1, 1 - self.stage3, 0.0)
-        return 0.0 if dealt_out else below * self.optimizer_off_gpu
+        return 0.0 if self.gradients_dealt_out else below * self.optimizer_off_gpu
+
+    @cached_property
+    def gradients_dealt_out(self) -> bool:
+        """`round_robin_gradients`, of a config or as the release has it."""
+        if self.stated is None:
+            return bool(self.traits.deals_gradients_out)
+        return self.stated.round_robin_gradients
 
     @cached_property
     def overlaps(self) -> bool:

@@ -6,6 +6,10 @@ The parameter coordinator is played visit by visit, as
 read ahead while fewer than `max_live` elements are live, and kept after use when the trace
 needs them again within `reuse_distance` elements. The grain is one module, not one layer.
 Layers are alike, so a few are played and the rest extrapolated exactly.
+
+What is let go after a module is decided once, in the first micro-step that has a complete trace (the
+second), and never again (`__params_to_release` is cached). That micro-step is as all others are where an
+optimizer step comes before it, which gathers what is persistent; else it begins without.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ class Policy(NamedTuple):
     max_live: float
     reuse_distance: float
     persistence_threshold: float
+    decided_bare: bool = False
+    """Whether the second micro-step, which decides what is let go, begins with nothing gathered."""
 
 
 class Fetches(NamedTuple):
@@ -144,17 +150,15 @@ def _next(operator: Operator, copies: Counter[str]) -> Visit:
 
 def _play(order: Sequence[Visit], policy: Policy) -> Fetches:
     coordinator = Coordinator(order, policy)
-    for step in range(len(order)):
-        coordinator.visit(step)
-    # Nothing is needed beyond the end of the trace, so every micro-step starts as the first did.
-    assert not coordinator.live
+    coordinator.micro_step()
     return coordinator.result()
 
 
 class Coordinator:
     """State of the played coordinator: what is live, what the trace still holds."""
 
-    def __init__(self, order: Sequence[Visit], policy: Policy) -> None:
+    def __init__(self, order: Sequence[Visit], policy: Policy, bare: bool = False) -> None:
+        """`bare`: nothing persistent is gathered when the micro-step begins; it counts as the rest does."""
         self.policy = policy
         self._known: dict[tuple[str, int], dict[Tensor, int]] = {}
         self.modules = [self._tensors(visit) for visit in order]
@@ -163,11 +167,18 @@ class Coordinator:
         self.sizes = {name: size for module in self.modules for name, size in module.items()}
         self.totals = [sum(module.values()) for module in self.modules]
         self.persistent = {n for n, size in self.sizes.items() if size <= policy.persistence_threshold}
-        self.gathered = [[name for name in module if name not in self.persistent] for module in self.modules]
+        self.stays = set[Tensor]() if bare else self.persistent
+        self.gathered = [[name for name in module if name not in self.stays] for module in self.modules]
         self.live: set[Tensor] = set()
         self.live_elements = 0
         self.ahead = deque((name, step) for step, module in enumerate(self.modules) for name in module)
         self.fetched_for: dict[Tensor, int] = {}
+        # Only what is read ahead, past tensors that are live, makes a difference to what is let go.
+        self.decided: dict[int, set[Tensor]] = {}
+        if policy.decided_bare and policy.prefetch_bucket > 0 and not bare:
+            first = Coordinator(order, policy, bare=True)
+            first.micro_step()
+            self.decided = first.decided
         self.counts: Counter[str] = Counter()
         self.elements = 0.0
         self.on_demand = 0.0
@@ -186,6 +197,13 @@ class Coordinator:
             self._known[(operator.name, copy)] = tensors
         return tensors
 
+    def micro_step(self) -> None:
+        """Reach all modules."""
+        for step in range(len(self.modules)):
+            self.visit(step)
+        # Nothing is needed beyond the end of the trace, so every micro-step starts as the first did.
+        assert not self.live - self.persistent
+
     def visit(self, step: int) -> None:
         """Reach one module: fetch it, read ahead, use it, release what nothing near needs."""
         module, before = self.modules[step], self.elements
@@ -194,10 +212,12 @@ class Coordinator:
         self._take_from_trace([name for name in module if self.fetched_for.get(name, -1) < step])
         self._read_ahead()
         if self.left[step]:
-            self.release(self._releasable(step))
+            if step not in self.decided:
+                self.decided[step] = self._releasable(step)
+            self.release(self.decided[step] & self.live)
         if self.freed[step]:
             freed = {name for visit in self.freed[step] for name in self._tensors(visit)}
-            self.release(freed & self.live)
+            self.release((freed & self.live) - self.persistent)
 
     def gather(self, fetched: Sequence[Tensor]) -> None:
         """Fetch these tensors in one call."""
@@ -235,13 +255,14 @@ class Coordinator:
         while self.ahead and elements < room:
             name, step = self.ahead.popleft()
             self.fetched_for[name] = max(self.fetched_for.get(name, -1), step)
-            if name not in self.persistent and name not in self.live and name not in chosen:
+            if name not in self.stays and name not in self.live and name not in chosen:
                 chosen.append(name)
                 elements += self.sizes[name]
         self.gather(chosen)
 
     def _releasable(self, step: int) -> set[Tensor]:
-        names = {n for n in self.gathered[step] if n in self.live and self.fetched_for.get(n, -1) <= step}
+        module = set(self.modules[step]) - self.persistent
+        names = {name for name in module if self.fetched_for.get(name, -1) <= step}
         traversed, later = 0, step + 1
         while names and traversed < self.policy.reuse_distance and later < len(self.modules):
             names.difference_update(self.modules[later])

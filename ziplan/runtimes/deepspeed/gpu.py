@@ -123,7 +123,7 @@ def _gradients(book: Ledger, f: Facts) -> None:
         params=f.trained,
         grad_bytes_per_param=f.accumulated,
         dp_degree=plan.dp_degree,
-        share=1 - f.optimizer_off_gpu,
+        share=1 - f.optimizer_off_gpu * (1 - f.accumulates_on_gpu),
     )
     book.add("gradient shard", f.gpu, RUNNING, f.stage3 * gradients, knob=knob)
     placed = f.derivation.apply(

@@ -64,25 +64,50 @@ def reduced_each_time(f: Facts) -> Demand:
 
 
 def copied_each_time(f: Facts) -> list[Demand]:
-    """Gradients go down in every micro-step, and come back up to be added to.
+    """Gradients added up on the host: what goes down in a micro-step, and comes back up to be added to.
 
-    Below stage 3 only where gradients are accumulated, in every micro-step but one
-    (`stage_1_and_2.py:async_accumulate_grad_in_cpu_via_gpu`); that is spread evenly over them.
+    Below stage 3 nothing comes back in the first of several micro-steps, nor goes down in the last of some
+    releases; that is spread evenly over them.
     """
     if not f.host:
         return []
-    apply, plan = f.derivation.apply, f.plan
-    stage2 = where(plan.zero_stage >= 2, 1.0, 0.0) * (1 - f.stage3)
-    moved = f.stage3 + stage2 * (1 - 1 / plan.accumulation_steps)
-    down = apply(
-        laws.host_link_bytes,
-        "gradient shards copied to the host in one micro-step",
-        params=f.trained,
-        bytes_per_param=f.accumulated,
-        dp_degree=plan.dp_degree,
-        share=moved * f.optimizer_off_gpu,
+    moved, label = f.stage3 * f.optimizer_off_gpu, "gradient shards copied to the host in one micro-step"
+    shards = _moved(f, label, f.trained, f.accumulated, f.plan.dp_degree, moved)
+    down, up = (shards + below for below in _copied_below_stage3(f))
+    return [*_copies(f, GRADIENTS_DOWN, down), *_copies(f, GRADIENTS_UP, up)]
+
+
+def _copied_below_stage3(f: Facts) -> tuple[float, float]:
+    """Bytes down and up in a micro-step: whole tensors, or a rank's own part that is added up in place."""
+    several = where((f.plan.zero_stage >= 2) & (f.plan.accumulation_steps > 1), 1.0 - f.stage3, 0.0)
+    in_place = several * f.optimizer_off_gpu * (1 - f.accumulates_whole) * (1 - f.accumulates_on_gpu)
+    if not np.any(f.accumulates_whole) and not np.any(in_place):
+        return 0.0, 0.0
+    label = (
+        "gradients of tensors that a rank owns a part of, each whole, copied to the host in one micro-step"
     )
-    return [*_copies(f, GRADIENTS_DOWN, down), *_copies(f, GRADIENTS_UP, down)]
+    # Ranks that take turns are waited for all together, those that do not as long as the one with the most.
+    elements = where(f.owners_take_turns > 0, f.reached("mean"), f.reached("rank"))
+    whole = _moved(f, label, elements, f.element, 1.0, f.accumulates_whole)
+    label = "gradients that a rank owns, copied to the host in one micro-step"
+    amount = whole + _moved(f, label, f.trained, f.element, f.plan.dp_degree, in_place)
+    once = 1 / f.plan.accumulation_steps
+    stage2 = where(f.plan.zero_stage >= 2, 1.0, 0.0)
+    last = f.traits.accumulates_once_more * once
+    return amount * (stage2 * (1 - once) + last), amount * stage2 * (1 - once)
+
+
+def _moved(
+    f: Facts, label: str, params: float, bytes_per_param: float, dp_degree: float, share: float
+) -> float:
+    return f.derivation.apply(
+        laws.host_link_bytes,
+        label,
+        params=params,
+        bytes_per_param=bytes_per_param,
+        dp_degree=dp_degree,
+        share=share,
+    )
 
 
 def _copies(f: Facts, term: str, own: float) -> tuple[Demand, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from ziplan.laws.law import maximum, where
 from ziplan.laws.memory import activation_bytes, held_bytes, sharded_bytes
 from ziplan.runtimes.deepspeed import laws
@@ -14,6 +16,9 @@ from ziplan.runtimes.shared.facts import FP32_BYTES
 from ziplan.runtimes.shared.loading import checkpoint_files, whole_model
 from ziplan.runtimes.shared.memory import add_processes
 from ziplan.runtimes.shared.pinned import pinned_high
+
+WHOLE_GRADIENTS = "accumulated whole gradients"
+"""The line of gradients that ranks below stage 3 add up on the host."""
 
 SAVED = "weights to be saved"
 """The line of what rank 0 alone has of its model: once, however many ranks a node has."""
@@ -26,6 +31,7 @@ def add_host(book: Ledger, facts: Facts, host: str) -> None:
         _states,
         _states_below_stage3,
         _gradients,
+        _whole_gradients,
         _checkpoints,
         _params,
         _swap_buffers,
@@ -120,15 +126,35 @@ def _gradients(book: Ledger, f: Facts, host: str) -> None:
     label = "fp32 gradients, one pinned buffer a sub-group"
     gradients = _sharded(f, label, f.master, f.optimizer_on(host))
     _pin(book, f, host, "fp32 gradients", gradients, f.ranks * f.sub_groups, "offload_optimizer.device")
-    accumulated = _sharded(f, "gradient accumulation buffer", f.accumulated, f.optimizer_off_gpu)
-    # Stage 2 has the buffer only when gradients are accumulated; stage 1 accumulates on the GPU.
-    accumulating = where((f.plan.zero_stage >= 2) & (f.plan.accumulation_steps > 1), 1.0, 0.0)
-    needed = accumulated * maximum(f.stage3 * f.traits.always_accumulates, accumulating)
-    knob = "data_types.grad_accum_dtype"
-    _pin(book, f, host, "gradient accumulation buffer", needed, f.ranks, knob)
-    # Stage 3 makes the buffer after the moments, zeroed, and pins a copy of it.
-    unpinned = f.stage3 * needed
-    book.add("buffer before it is pinned", host, ("init",), unpinned, low=0.0, knob=knob)
+    several = where(f.plan.accumulation_steps > 1, 1.0, 0.0)
+    needed = f.stage3 * f.optimizer_off_gpu * maximum(f.traits.always_accumulates, several)
+    name, knob = "gradient accumulation buffer", "data_types.grad_accum_dtype"
+    accumulated = _sharded(f, name, f.accumulated, needed)
+    _pin(book, f, host, name, accumulated, f.ranks, knob)
+    # The buffer is made after the moments, zeroed, and a copy of it is pinned.
+    book.add("buffer before it is pinned", host, ("init",), accumulated, low=0.0, knob=knob)
+
+
+def _whole_gradients(book: Ledger, f: Facts, host: str) -> None:
+    """A pinned buffer for each, made in the first backward of several."""
+    if not np.any(f.accumulates_whole):
+        return
+
+    def most(kind: str) -> float:
+        return f.derivation.apply(
+            held_bytes,
+            "gradients of the tensors that the ranks of one node own parts of, each whole",
+            params=f.reached(kind),
+            state_bytes_per_param=f.element,
+            share=f.accumulates_whole,
+            ranks_per_instance=1.0,
+        )
+
+    low = most("node")
+    high = most("rounded") if f.rounds_pinned else low
+    phases = ("forward", "backward", "step", "save")
+    knob = "gradient_accumulation_steps, zero_optimization.stage"
+    book.add(WHOLE_GRADIENTS, host, phases, high, low=low, pinned=True, knob=knob)
 
 
 def _checkpoints(book: Ledger, f: Facts, host: str) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from ziplan.laws.law import maximum, minimum, where
 from ziplan.plan import Checkpointing, Plan
 from ziplan.runtimes.deepspeed.fetches import Fetches, Policy, fetches
+from ziplan.runtimes.deepspeed.traits import NEWEST
 from ziplan.workload.model import Model
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Knobs(NamedTuple):
     """1.0 where parameters live on NVMe, where DeepSpeed cannot prefetch."""
 
     persistence: float = PERSISTENCE_THRESHOLD
+    reentrant: bool = False
+    """Which checkpoint function recomputes layers."""
 
 
 def on_medium(fractions: Any, tier: str | None) -> float:
@@ -107,9 +110,11 @@ def largest_trained_tensor(model: Model) -> int:
 def played(model: Model, plan: Plan, settings: Knobs, measure: Callable[[Fetches, float], float]) -> float:
     """`measure(fetches, dp_degree)` of a plan, or of each distinct setting in a grid of plans."""
 
-    def one(checkpointing: float, bucket: float, live: float, reuse: float, dp_degree: float) -> float:
-        policy = Policy(bucket, live, reuse, int(settings.persistence))
-        return measure(fetches(model, int(checkpointing), REENTRANT, policy), dp_degree)
+    def one(
+        checkpointing: float, bucket: float, live: float, reuse: float, bare: float, dp_degree: float
+    ) -> float:
+        policy = Policy(bucket, live, reuse, int(settings.persistence), bool(bare))
+        return measure(fetches(model, int(checkpointing), settings.reentrant, policy), dp_degree)
 
     return each(
         one,
@@ -117,11 +122,28 @@ def played(model: Model, plan: Plan, settings: Knobs, measure: Callable[[Fetches
         settings.prefetch_bucket,
         settings.max_live,
         settings.reuse_distance,
+        decided_bare(model, plan),
         plan.dp_degree,
     )
 
 
-REENTRANT = False
+def decided_bare(model: Model, plan: Plan) -> float:
+    """1 where no optimizer step comes before the second micro-step (`Policy.decided_bare`)."""
+    return where(plan.accumulation_steps > 1, 1.0, 0.0) if model.trainable_params else 1.0
+
+
+def policy(model: Model, plan: Plan, settings: Knobs) -> Policy:
+    """What the coordinator does under one plan."""
+    return Policy(
+        settings.prefetch_bucket,
+        settings.max_live,
+        settings.reuse_distance,
+        int(settings.persistence),
+        bool(decided_bare(model, plan)),
+    )
+
+
+REENTRANT = bool(NEWEST.recomputes_whole_layers)
 """Which checkpoint function the emitted launch uses: transformers' default is the non-reentrant one."""
 
 

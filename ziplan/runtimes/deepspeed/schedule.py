@@ -18,7 +18,7 @@ from ziplan.plan import Plan
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.fetches import Coordinator, Policy, Tensor, Visit, fetches, visits
 from ziplan.runtimes.deepspeed.hooks import HOOKS
-from ziplan.runtimes.deepspeed.knobs import REENTRANT
+from ziplan.runtimes.deepspeed.knobs import policy
 from ziplan.runtimes.deepspeed.shards import shards
 from ziplan.runtimes.deepspeed.traffic import parts_of
 from ziplan.runtimes.deepspeed.update import OPTIMIZER_BUFFERS, update
@@ -163,17 +163,15 @@ class _Trace:
         model, plan = f.workload.model, f.plan
         self.facts = f
         mode = int(plan.activation_checkpointing)
-        order = visits(model.sections, [section.repeat for section in model.sections], mode, REENTRANT)
+        order = visits(model.sections, [section.repeat for section in model.sections], mode, f.reentrant)
         rows = modules(f, flops)
         known = {(m.operator.name, m.copy): m for row in rows for m in row}
         count = sum(len(row) for row in rows)
         self.peak_live, self._sizes = 0.0, dict[int, tuple[float, float]]()
         if plan.zero_stage >= 3:
-            policy = Policy(
-                f.knobs.prefetch_bucket, f.knobs.max_live, f.knobs.reuse_distance, int(f.knobs.persistence)
-            )
-            self.peak_live = fetches(model, mode, REENTRANT, policy).peak_live
-            coordinator: _Logged | None = _Logged(order, policy)
+            asked_for = policy(model, plan, f.knobs)
+            self.peak_live = fetches(model, mode, f.reentrant, asked_for).peak_live
+            coordinator: _Logged | None = _Logged(order, asked_for)
         else:
             coordinator = None
         computed = _computed(order, known, count)

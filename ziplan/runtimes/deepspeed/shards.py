@@ -2,6 +2,7 @@
 
 `part_i = ceil(n_i / dp)`, as `runtime/zero/partition_parameters.py` pads it. A shard below
 the swap threshold stays in memory: in 16 bit in DRAM, as a gradient in fp32 on the GPU.
+Stages 1 and 2 divide no tensor: they lay all of them end to end and cut that into equal partitions.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ziplan.laws.law import ceil, maximum, where
 from ziplan.runtimes.deepspeed.fetches import Fetches
 from ziplan.runtimes.deepspeed.knobs import SWAP_ALIGNMENT_ELEMENTS, SWAP_THRESHOLD_BYTES, each
 from ziplan.runtimes.runtime import total
-from ziplan.workload.model import Model
+from ziplan.workload.model import Layer, Model, Operator
 
 FP32_BYTES = 4
 """Gradients, master weights and moments are swapped in fp32."""
+
+PARTITION_ALIGNMENT = 2
+"""Elements that every rank's partition is a multiple of (`stage_1_and_2.py:nccl_start_alignment_factor`)."""
 
 
 class Shards(NamedTuple):
@@ -51,6 +56,8 @@ def swaps_states(sub_group: float) -> float:
     """1 where the state of a sub-group of so many elements of one rank swaps, else 0."""
     return where(FP32_BYTES * sub_group >= SWAP_THRESHOLD_BYTES, 1.0, 0.0)
 
+
+Elements = NDArray[np.int64]
 
 Sizes = tuple[tuple[int, int, bool], ...]
 """Sizes of tensors: (elements, how many such tensors, in a layer)."""
@@ -112,11 +119,30 @@ def sub_group_count(model: Model, dp_degree: float, sub_group_params: float) -> 
 
 
 def _in_module_order(model: Model) -> Iterator[int]:
+    as_visited = model.family in AS_VISITED
     for section in model.sections:
-        trained = [operator for layer in section.layers for operator in layer if operator.trainable]
+        layers = section.layers if as_visited or not section.block else map(_as_registered, section.layers)
+        trained = [operator for layer in layers for operator in layer if operator.trainable]
         once = [elements for operator in trained for elements in operator.tensors]
         for _ in range(section.repeat):
             yield from once
+
+
+AS_VISITED = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "gptj", "bloom", "mpt", "opt"})
+"""Families whose modules transformers makes in the order in which forward comes to them."""
+
+
+def _as_registered(layer: Layer) -> list[Operator]:
+    """A layer as transformers makes it in most families: norms come last in the module that has them."""
+    groups: dict[tuple[bool, str], list[Operator]] = {}
+    for operator in layer:
+        module, _, own = operator.name.rpartition(".")
+        of_layer = operator.kind == "norm" and not module
+        groups.setdefault((of_layer, "" if of_layer else module or own), []).append(operator)
+    by_group = sorted(groups.items(), key=lambda group: group[0][0])  # stable: as visited, then norms
+    return [
+        operator for _, group in by_group for operator in sorted(group, key=lambda each: each.kind == "norm")
+    ]
 
 
 @lru_cache(maxsize=256)
@@ -129,3 +155,48 @@ def sub_groups(model: Model, dp_degree: float, sub_group_params: float) -> tuple
             groups.append(float(group))
             group = 0
     return tuple([*groups, float(group)] if group else groups)
+
+
+class Reached(NamedTuple):
+    """Elements of the tensors that stages 1 and 2 give ranks a part of, each counted whole.
+
+    Of a rank, on average, and of the one that has the most; of all ranks of the node that has the most; the
+    same with each tensor rounded up to a power of two.
+    """
+
+    mean: float
+    rank: float
+    node: float
+    rounded: float
+
+
+@lru_cache(maxsize=256)
+def reached(model: Model, dp_degree: float, ranks_per_node: float, dealt_out: bool) -> Reached:
+    """What the partitions of ranks reach into (`reached_by_rank`)."""
+    whole, rounded = reached_by_rank(model, dp_degree, dealt_out)
+    first_of_nodes = np.arange(0, whole.size, int(ranks_per_node))
+    nodes = (float(np.add.reduceat(by_rank, first_of_nodes).max()) for by_rank in (whole, rounded))
+    return Reached(float(whole.mean()), float(whole.max()), *nodes)
+
+
+@lru_cache(maxsize=16)
+def reached_by_rank(model: Model, dp_degree: float, dealt_out: bool) -> tuple[Elements, Elements]:
+    """For each rank, elements of the tensors that it has a part of, and each rounded up to a power of two.
+
+    Partitions are equal stretches of all that is trained, in the order of the modules; `dealt_out`: of the
+    tensors as `round_robin_gradients` deals them out to the ranks, one after the other.
+    """
+    sizes, ranks = np.fromiter(_in_module_order(model), dtype=np.int64), int(dp_degree)
+    if dealt_out:
+        sizes = sizes[np.argsort(np.arange(sizes.size) % ranks, kind="stable")]
+    partition = PARTITION_ALIGNMENT * max(1, -(-int(sizes.sum()) // (PARTITION_ALIGNMENT * ranks)))
+    ends = np.cumsum(sizes)
+    first, last = (ends - sizes) // partition, (ends - 1) // partition
+    found = []
+    for elements in (sizes, 2 ** np.ceil(np.log2(sizes)).astype(np.int64)):
+        # Added where a tensor's first rank is, taken away after its last one.
+        steps = np.zeros(ranks + 1, dtype=np.int64)
+        np.add.at(steps, first, elements)
+        np.add.at(steps, last + 1, -elements)
+        found.append(np.cumsum(steps)[:ranks])
+    return found[0], found[1]

@@ -30,8 +30,10 @@ RELEASED = {
     "0.12.4": "2023-12",
     "0.13.2": "2024-02",
     "0.14.1": "2024-04",
+    "0.15.2": "2024-10",
     "0.17.0": "2025-06",
     "0.18.3": "2025-12",
+    "0.19.0": "2026-05",
     "0.19.5": "2026-08",
     "0.19.8": "2026-11",
 }
@@ -113,6 +115,20 @@ WINDOWS: dict[str, Window] = {
         None,
         "runtime/zero/stage3.py:partition_previous_reduced_grads of 0.3.13 to 0.5.10 has a buffer of "
         "gradients off the GPU only where they are accumulated; __init__ of 0.6.0 makes it in any case",
+    ),
+    "accumulates_once_more": Window(
+        "0.15.2",
+        None,
+        "runtime/zero/stage_1_and_2.py:async_accumulate_grad_in_cpu_via_gpu of 0.3.10 to 0.15.1 copies "
+        "nothing to the host in the last micro-step; of 0.15.2 in every one "
+        "(https://github.com/deepspeedai/DeepSpeed/pull/6550)",
+    ),
+    "accumulates_in_stage1": Window(
+        None,
+        "0.19.0",
+        "runtime/zero/stage_1_and_2.py:copy_grads_in_partition to 0.18.9 has a buffer on the host wherever "
+        "there are several micro-steps; of 0.19.0 only after a backward that was not the last "
+        "(https://github.com/deepspeedai/DeepSpeed/pull/7981), which stage 1 does not count",
     ),
     "writes_back_whole_tensors": Window(
         "0.5.10",
@@ -200,6 +216,10 @@ class Traits(NamedTuple):
     """Below stage 3 gradients are all-reduced, though a rank keeps only its part."""
     always_accumulates: float
     """Stage 3 has a buffer of gradients off the GPU even where none are accumulated."""
+    accumulates_once_more: float
+    """Gradients that are added up on the host go there in the last micro-step, too, below stage 3."""
+    accumulates_in_stage1: float
+    """Stage 1 has buffers on the host for gradients that it accumulates on the GPU."""
     writes_back_whole_tensors: float
     """The buffer for parameters that are written to NVMe holds whole tensors, not shards."""
     pins_exactly: float
