@@ -9,6 +9,9 @@ from ziplan.estimate import estimate
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing, Placement
 from ziplan.runtimes import RUNTIMES
+from ziplan.runtimes.deepspeed import knobs
+from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.fetches import fetches
 from ziplan.runtimes.deepspeed.released import Released
 from ziplan.runtimes.deepspeed.traits import (
     NEWEST,
@@ -200,6 +203,18 @@ def test_without_overlap_gradients_take_turns_with_compute_below_stage_3():
     assert in_turn.step_time > beside.step_time
     divided = plan("hbm", "dram", dp_degree=8.0)
     assert step("0.6.0", divided, overlap_comm=False).step_time == step("0.6.0", divided).step_time
+
+
+@pytest.mark.parametrize(("version", "whole"), [("0.18.2", True), ("0.18.3", False), (VERSION, False)])
+def test_layers_that_are_recomputed_whole_are_fetched_as_such(version, whole):
+    machine = cluster(gpus=8)
+    chosen = plan("dram", "dram", dp_degree=8.0)
+    facts = Facts(Derivation(record=False), machine, WORK, chosen, traits=traits_of(version))
+    assert facts.stops_early == 1 - whole
+    again = facts.knobs._replace(reuse_distance=0.0)
+    policy = knobs.policy(WORK.model, chosen, again)
+    expected = fetches(WORK.model, int(Checkpointing.FULL), whole, policy).elements
+    assert knobs.played(WORK.model, chosen, again, lambda fetched, _: fetched.elements) == expected
 
 
 def test_megatrons_slices_over_stage_3_have_the_traits_of_the_deepspeed_under_them():
