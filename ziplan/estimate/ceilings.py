@@ -49,12 +49,19 @@ STATE_BYTES_PER_PARAM = 16.0
 def tier_tests(
     derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, rates: Rates
 ) -> dict[str, TierTest]:
-    """Each tier against the bar that streaming parameters from it sets (article: Applying the test)."""
+    """Each tier against the bar that streaming parameters from it sets (article: Applying the test).
+
+    All parameters are streamed, those of experts too, and a token computes with the active ones alone.
+    """
     apply, sustained = derivation.apply, rates.of("gpu") or math.nan
+    model = workload.model
+    active = model.active_block_params / model.block_params if model.block_params else 1.0
     full = plan.activation_checkpointing == Checkpointing.FULL
     streamed = apply(streamed_bytes_per_param, param_bytes_per_param=PARAM_BYTES, param_loads=PARAM_LOADS)
     per_token = apply(
-        intensity_per_token, flops_per_param_token=8.0 if full else 6.0, streamed_bytes_per_param=streamed
+        intensity_per_token,
+        flops_per_param_token=active * (8.0 if full else 6.0),
+        streamed_bytes_per_param=streamed,
     )
     tokens = apply(
         tokens_per_rank,
@@ -62,15 +69,13 @@ def tier_tests(
         sequence_length=float(workload.training.sequence_length),
     )
     intensity = apply(parameter_intensity, intensity_per_token=per_token, tokens_per_rank=tokens)
-    layer = apply(
-        layer_bytes, layer_params=float(workload.model.layer_params), param_bytes_per_param=PARAM_BYTES
-    )
+    layer = apply(layer_bytes, layer_params=float(model.layer_params), param_bytes_per_param=PARAM_BYTES)
     forward = apply(
         layer_forward_time,
-        params=float(workload.model.active_block_params),
+        params=float(model.active_block_params),
         tokens_per_rank=tokens,
         forward_flops_per_param_token=2.0,
-        layer_count=float(workload.model.layer_count),
+        layer_count=float(model.layer_count),
         sustained_flops_per_s=sustained,
     )
     shared = _Demand(sustained, per_token, intensity, layer, forward)
@@ -166,7 +171,7 @@ def limits(
         max_params_by_compute=apply(
             max_params_by_compute,
             training_time=TIME_BUDGET,
-            cluster_flops_per_s=cluster.gpu_count * sustained,
+            cluster_flops_per_s=plan.dp_degree * plan.tp_degree * plan.pp_degree * sustained,
             flops_per_param_token=6.0,
             tokens_per_param=TOKENS_PER_PARAM,
         ),
