@@ -60,6 +60,7 @@ def cpu_only(drives=1):
     results = [
         measured(names.DRAM_COPY, "B/s", 200e9),
         measured(names.ADAM_RATE, "param/s", 5e9),
+        measured(names.CORE_ADAM_RATE, "param/s", 1e9),
     ]
     for index in range(drives):
         results.append(measured(names.storage(f"nvme{index}n1", "read_bandwidth"), "B/s", 6e9))

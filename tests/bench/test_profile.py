@@ -108,6 +108,8 @@ def test_measured_values_win_over_the_machine_that_is_extended(tmp_path):
     assert node.tiers["nvme"].read_bandwidth == pytest.approx(6e9)
     assert node.tiers["nvme"].via == base.tiers["nvme"].via
     assert node.cpu.adam_params_per_s == pytest.approx(5e9)
+    assert node.cpu.core_bandwidth == pytest.approx(16e9), "16 bytes for each parameter"
+    assert provenance["cpu.core_bandwidth"].kind == "derived"
     assert provenance["tiers.dram.read_bandwidth"].kind == "measured"
     assert provenance["links.host.bandwidth"] == load_node("dgx-a100-80g")[1]["links.host.bandwidth"]
 

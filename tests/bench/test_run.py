@@ -340,8 +340,10 @@ def test_the_optimizer_of_this_machine_is_measured_where_torch_is():
     small = topology().model_copy(
         update={"cpus": tuple(sorted(os.sched_getaffinity(0))), "memory_bytes": 4e9}
     )
-    rate, *_ = optimizer._run(Task(small, Options(quick=True)))
+    rate, core, *_ = optimizer._run(Task(small, Options(quick=True)))
     assert (rate.name, rate.unit, rate.kind) == (names.ADAM_RATE, "param/s", "measured")
+    assert (core.name, core.unit, core.kind) == (names.CORE_ADAM_RATE, "param/s", "measured")
+    assert "1 thread on one core" in core.method
     assert "AdamW of torch" in rate.method or "DeepSpeedCPUAdam" in rate.method
 
 

@@ -11,7 +11,7 @@ from ziplan.errors import BadInput
 from ziplan.estimate.fidelity import NVME, ON_GPU, OPTIMIZER_ON_HOST
 from ziplan.study.calibrate.calibration import NOT_ALLOCATED, calibration
 from ziplan.study.calibrate.fit import fit
-from ziplan.study.calibrate.parameters import MATRIX, OVERLAP, PARAMETERS, SWAP, UPDATE
+from ziplan.study.calibrate.parameters import CORE, MATRIX, OVERLAP, PARAMETERS, SWAP, UPDATE
 from ziplan.study.calibrate.predicted import predicted
 from ziplan.study.calibrate.runs import (
     FORWARD_BACKWARD,
@@ -258,3 +258,26 @@ def test_memory_that_a_log_tells_of_stands_beside_what_is_predicted():
     # Loading has its own peak, which no line of the log is about.
     assert 0 < host.low <= host.high <= memory["dram"].high
     assert calibration([ran("cpu", "cpu")]).held[0].peaks == ()
+
+
+def threaded(subject, threads):
+    training = subject.workload.training.model_copy(update={"optimizer_threads": threads})
+    return dataclasses.replace(subject, workload=dataclasses.replace(subject.workload, training=training))
+
+
+def test_a_run_of_one_thread_a_rank_shows_what_a_core_reads_and_nothing_of_all_cores():
+    """Not the machine's rate: eight ranks of one thread are what that run was."""
+    truth, believed = (
+        threaded(subject("dgx-a100-80g", *HOMES["cpu"], settings), "torchrun")
+        for settings in ((*TRUTH[:2], ("cpu.core_bandwidth", "1 GB/s")), ())
+    )
+    found = fit([ran("hbm", "hbm"), run("few", truth, believed)])
+    assert values(found) == {MATRIX: pytest.approx(RATE), CORE: pytest.approx(1e9)}
+    assert "few threads" in reasons(found, UPDATE)[1]
+    again = fit([ran("cpu", "cpu"), run("few", truth, believed)])
+    assert values(again)[UPDATE] == pytest.approx(ADAM), "the other run has all its threads"
+
+
+def test_of_runs_with_all_their_threads_nothing_is_said_of_one_core():
+    found = fit([ran("cpu", "cpu")])
+    assert CORE not in {each.parameter.name for each in (*found.fitted, *found.not_shown)}

@@ -12,6 +12,7 @@ from ziplan.bench.measurement import Measured
 from ziplan.bench.record import Record
 from ziplan.bench.topology import FoundDrive, FoundFolder, LinkState
 from ziplan.hardware.node import Node
+from ziplan.hardware.rates import ADAM_FETCHED
 from ziplan.hardware.shipped import shipped
 
 LOW = 0.5
@@ -129,6 +130,7 @@ def _rates_of(base: Node) -> Iterator[tuple[str, float]]:
     found: dict[str, float | None] = {
         names.DRAM_COPY: dram.read_bandwidth if dram.medium == "dram" else None,
         names.ADAM_RATE: base.cpu.adam_params_per_s,
+        names.CORE_ADAM_RATE: base.cpu.core_bandwidth and base.cpu.core_bandwidth / ADAM_FETCHED,
         "gpu.host_to_device": link.bandwidth if link else None,
         "gpu.device_to_host": link.bandwidth if link else None,
         "gpu.hbm.copy_bandwidth": base.gpu.memory.bandwidth,

@@ -5,6 +5,7 @@
 | `dram.copy_bandwidth` | B/s | bytes read and written, all cores |
 | `dram.scale_bandwidth` | B/s | the same of a product with a number |
 | `cpu.adam_rate` | param/s | optimizer update on the host, all cores |
+| `cpu.core_adam_rate` | param/s | the same update by one thread on one core, nothing else at work |
 | `storage.LABEL.read_bandwidth` | B/s | one folder alone (LABEL is that of the topology's folder) |
 | `storage.LABEL.write_bandwidth` | B/s | sustained: the last third of the time |
 | `storage.LABEL.write_burst_bandwidth` | B/s | the first five seconds |
@@ -34,12 +35,13 @@ import re
 DRAM_COPY = "dram.copy_bandwidth"
 DRAM_SCALE = "dram.scale_bandwidth"
 ADAM_RATE = "cpu.adam_rate"
+CORE_ADAM_RATE = "cpu.core_adam_rate"
 GPU_COUNT = "gpu.count"
 NETWORK = "network.bandwidth"
 
 _UNITS = (
     (r"dram\..*|storage\..*|chain\..*|network\..*", "B/s"),
-    (r"cpu\.adam_rate", "param/s"),
+    (r"cpu\.(core_)?adam_rate", "param/s"),
     (r"gpu\.count", "1"),
     (r"gpu\.\d+\.memory", "B"),
     (r"gpu\.\d+\.matmul\..*", "FLOP/s"),

@@ -16,6 +16,7 @@ from ziplan.bench.record import Contention, Record
 from ziplan.bench.storage.plan import apart
 from ziplan.hardware.node import Node
 from ziplan.hardware.profiles import load_node
+from ziplan.hardware.rates import ADAM_FETCHED
 from ziplan.units import show
 
 DIGITS = 6
@@ -160,6 +161,8 @@ class Profile:
             cpu["cores"] = self._told(topology.cores, "the kernel: cores that a process here may use")
         if (rate := self._leaf(names.ADAM_RATE)) is not None:
             cpu["adam_params_per_s"] = rate
+        if (one := self.measured.get(names.CORE_ADAM_RATE)) is not None:
+            cpu["core_bandwidth"] = self._stated(_fetched(one), f", at {ADAM_FETCHED:g} bytes a parameter")
         return cpu
 
     def _limits(self) -> Tree:
@@ -340,3 +343,10 @@ def _scalar(value: Any) -> str:
 
 
 _WORDS = ("true", "false", "null", "True", "False", "Null", "TRUE", "FALSE", "NULL")
+
+
+def _fetched(core: Measured) -> Measured:
+    """What a core reads from memory, from the parameters that it updates."""
+    ends = ("median", "iqr", "minimum", "maximum")
+    bytes_per_s = {end: ADAM_FETCHED * getattr(core, end) for end in ends}
+    return core.model_copy(update={"name": "", "unit": "B/s", "kind": "derived", **bytes_per_s})

@@ -123,12 +123,17 @@ def _with_update(node: Node, value: float) -> Node:
     return node.model_copy(update={"cpu": node.cpu.model_copy(update={"adam_params_per_s": value})})
 
 
+def _with_core(node: Node, value: float) -> Node:
+    return node.model_copy(update={"cpu": node.cpu.model_copy(update={"core_bandwidth": value})})
+
+
 INPUTS: dict[str, _Input] = {
     **{
         f"gpu.sustained_flops_per_s.{precision}": _Input("FLOP/s", True, _with_sustained(precision))
         for precision in get_args(Precision)
     },
     "cpu.adam_params_per_s": _Input("param/s", False, _with_update),
+    "cpu.core_bandwidth": _Input("B/s", False, _with_core),
     "swap_limit": _Input("B/s", False, lambda node, value: node.model_copy(update={"swap_limit": value})),
 }
 """By path, as a cluster file's `with:` spells it."""

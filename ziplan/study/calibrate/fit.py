@@ -10,7 +10,16 @@ from typing import NamedTuple
 
 from ziplan.errors import BadInput
 from ziplan.hardware.rates import sustained_rate
-from ziplan.study.calibrate.parameters import MATRIX, OVERLAP, PARAMETERS, SWAP, UPDATE, Parameter
+from ziplan.study.calibrate.parameters import (
+    CORE,
+    MATRIX,
+    OVERLAP,
+    PARAMETERS,
+    SWAP,
+    UPDATE,
+    Parameter,
+    few_threads,
+)
 from ziplan.study.calibrate.predicted import Predicted, predicted
 from ziplan.study.calibrate.runs import FORWARD_BACKWARD, Run, Subject
 from ziplan.units import show, show_duration
@@ -117,7 +126,7 @@ def fit(runs: Sequence[Run]) -> Fit:
     """The parameters that these runs show, in an order in which each rests on those before it."""
     fitted: list[Fitted] = []
     missing: dict[str, NotShown] = {}
-    left = list(PARAMETERS)
+    left = [each for each in PARAMETERS if any(each.applies(run.subject) for run in runs)]
     while left:
         before = len(left)
         for parameter in tuple(left):
@@ -136,7 +145,7 @@ def _one(parameter: Parameter, runs: Sequence[Run], known: Fit) -> tuple[list[Fi
     """A parameter by its inputs (one for each number format), and why runs do not show it."""
     by_path: dict[str, list[tuple[Shown, float]]] = {}
     reasons: dict[str, list[str]] = {}
-    for run in runs:
+    for run in (each for each in runs if parameter.applies(each.subject)):
         subject = known.applied(run.subject)
         try:
             shown = _shown(parameter, replace(run, subject=subject), known)
@@ -171,10 +180,12 @@ def _shown(parameter: Parameter, run: Run, known: Fit) -> Shown:
     if parameter.name == MATRIX and (before.beside > BESIDE or _fitted(known, OVERLAP)):
         much = f"{before.beside:.0%} as long as the longest part runs beside {phase}"
         raise NotIdentified(f"{much}, and nobody knows how much of it is hidden")
-    if parameter.name == UPDATE and _swaps(before):
+    if parameter.name in (UPDATE, CORE) and _swaps(before):
         # What is written may be slower than what is read: the rest of the step is not the update's alone.
         raise NotIdentified("swaps too: a run with the optimizer in host memory shows it")
-    if parameter.name != SWAP:
+    if parameter.name == UPDATE and few_threads(run.subject):
+        raise NotIdentified("leaves its ranks few threads: a run with all its cores shows it")
+    if parameter.name not in (SWAP, CORE):
         _binding(parameter, run.subject, phase, known)
     value = _solved(parameter, run, phase)
     found = _binding(parameter, parameter.put(run.subject, value), phase, known)
@@ -196,7 +207,9 @@ def _steadfast(parameter: Parameter, run: Run, phase: str, value: float, known: 
     """Raise where the value would be another one if a parameter that is not fitted were."""
     fitted = {each.parameter.name for each in known.fitted}
     for other in PARAMETERS:
-        if other.name in (*fitted, parameter.name, OVERLAP) or math.isnan(other.value(run.subject)):
+        if other.name in (*fitted, parameter.name, OVERLAP) or not other.applies(run.subject):
+            continue
+        if math.isnan(other.value(run.subject)):
             continue
         for factor in (1 / DOUBT, DOUBT):
             doubted = other.put(run.subject, factor * other.value(run.subject))

@@ -8,14 +8,20 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ziplan.hardware.cluster import Calibrated, Cluster
-from ziplan.hardware.processors import cpu_optimizer_rate
+from ziplan.hardware.processors import CORE_BANDWIDTH, cpu_optimizer_rate, thread_count
 from ziplan.hardware.rates import ADAM_BYTES, UNKNOWN, sustained_rate
 from ziplan.laws.optimizer import cpu_adam_time_by_bandwidth
 from ziplan.runtimes.runtime import Runtime, swap_limit
 from ziplan.study.calibrate.runs import FORWARD_BACKWARD, OPTIMIZER, OPTIMIZER_READ, WHOLE, Subject
 from ziplan.units import Precision
 
-MATRIX, UPDATE, SWAP, OVERLAP = "matrix rate", "CPU optimizer", "swap limit", "overlap"
+MATRIX, UPDATE, CORE, SWAP, OVERLAP = (
+    "matrix rate",
+    "CPU optimizer",
+    "reads of one core",
+    "swap limit",
+    "overlap",
+)
 
 
 class Parameter(NamedTuple):
@@ -33,6 +39,8 @@ class Parameter(NamedTuple):
     """The most that it can be, and what sets that bound (infinity, where nothing known does)."""
     slips: str
     """What is most likely wrong where a run asks for more."""
+    applies: Callable[[Subject], bool] = lambda _: True
+    """Whether a run may depend on it at all; of one that does not, nothing is said."""
 
 
 def _node(subject: Subject, **changes: object) -> Subject:
@@ -73,6 +81,30 @@ def _dram(subject: Subject) -> tuple[float, str]:
         params=1.0, optimizer_bytes_per_param=ADAM_BYTES, dram_bandwidth=bandwidth
     )
     return 1.0 / one, f"what DRAM of {node.name} carries at {ADAM_BYTES:.0f} bytes per parameter"
+
+
+def few_threads(subject: Subject) -> bool:
+    """Whether a run said that its ranks have fewer threads than the node has cores for them."""
+    cpu, threads = subject.cluster.node.cpu, subject.workload.training.optimizer_threads
+    ranks = _ranks(subject)
+    each = thread_count(threads, cpu.cores, ranks)
+    return threads is not None and each is not None and (cpu.cores is None or ranks * each < cpu.cores)
+
+
+def _ranks(subject: Subject) -> float:
+    """Ranks of a node."""
+    plan = subject.plan
+    everyone = float(plan.dp_degree * plan.tp_degree * plan.pp_degree)
+    return min(float(subject.cluster.node.gpus_per_node), everyone)
+
+
+def _core(subject: Subject) -> float:
+    stated = subject.cluster.node.cpu.core_bandwidth
+    return CORE_BANDWIDTH[0] if stated is None else stated
+
+
+def _with_core(subject: Subject, value: float) -> Subject:
+    return _node(subject, cpu=subject.cluster.node.cpu.model_copy(update={"core_bandwidth": value}))
 
 
 def _swap(subject: Subject) -> float:
@@ -117,6 +149,17 @@ PARAMETERS = (
             "fewer parameters were trained, part of the optimizer ran on the GPU, or its state has fewer "
             "bytes than what is asked about"
         ),
+    ),
+    Parameter(
+        name=CORE,
+        unit="B/s",
+        phases=(OPTIMIZER, WHOLE),
+        path=lambda _: "cpu.core_bandwidth",
+        value=_core,
+        put=_with_core,
+        most=lambda _: (math.inf, ""),
+        slips="ranks had more threads, fewer parameters were trained, or a part of them on the GPU",
+        applies=few_threads,
     ),
     Parameter(
         name=SWAP,
