@@ -120,6 +120,7 @@ def test_an_input_that_is_missing_is_named_and_exits_3(capsys, tmp_path):
         (("nowhere.yaml", *RUN), "nowhere.yaml"),
         ((*RUN, "--slow", "drive"), "--slow 'drive' is not PART=FACTOR"),
         ((*RUN, "--slow", "drive=2"), "above 0 and at most 1"),
+        ((*RUN, "--slow", "gpu=0.5", "--slow", "gpu=0.7"), "--slow gpu is given twice, 0.5 and 0.7"),
         ((*RUN, "--slow", "drvie=0.5"), "help: did you mean `drive`?"),
         ((*RUN, "--runtime", "nothing"), "unknown runtime 'nothing'"),
         (("llama-3.1-405b", "rtx-4090-desktop", "--sequence-length", "4096"), "fits"),

@@ -1,6 +1,8 @@
 """What runs print, read: DeepSpeed's lines of all ages and ranks, the Trainer's, and lines of neither."""
 
+import gzip
 import json
+import os
 import random
 
 import pytest
@@ -50,6 +52,24 @@ def test_the_first_two_steps_are_left_out_and_the_median_taken(tmp_path, ran):
 def test_too_few_steps_are_refused(tmp_path, ran):
     with pytest.raises(BadInput, match="2 steps in it, of which the first 2 are warm-up"):
         read(tmp_path, log([STEP] * 2), ran)
+
+
+@pytest.mark.parametrize("written", ["gzip", "utf-16", "utf-16-be"])
+def test_logs_that_were_compressed_or_piped_by_powershell(tmp_path, ran, written):
+    plain, other = read(tmp_path, log([STEP] * 5), ran), tmp_path / "other.log"
+    text = (tmp_path / "run.log").read_text()
+    if written == "gzip":
+        other.write_bytes(gzip.compress(text.encode()))
+    else:
+        other.write_bytes(f"\ufeff{text}".encode(written) if "be" in written else text.encode(written))
+    assert run_of_file(other, ran).phases == plain.phases
+
+
+def test_a_damaged_log_is_refused(tmp_path, ran):
+    path = tmp_path / "cut.log"
+    path.write_bytes(gzip.compress(os.urandom(10_000))[:5_000])
+    with pytest.raises(BadInput, match="is cut off or damaged"):
+        run_of_file(path, ran)
 
 
 def test_what_is_inside_an_nvme_step_is_told_apart(tmp_path, ran):

@@ -189,7 +189,9 @@ def _slowed(asked: list[str] | tuple[str, ...]) -> dict[str, float]:
                 f"--slow {text!r:.60} is not PART=FACTOR with a factor above 0 and at most 1",
                 help="for example --slow drive=0.5: one drive of one node at half its rate",
             )
-        parts[part.strip()] = value
+        known = parts.setdefault(part.strip(), value)
+        if known != value:
+            raise BadInput.of(f"--slow {part.strip()} is given twice, {known:g} and {value:g}")
     return parts
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +19,7 @@ from ziplan.plan import Plan
 from ziplan.runtimes.runtime import Runtime
 from ziplan.study.calibrate import trainer
 from ziplan.study.calibrate.logs import SWAP_IN, Printed, Step, printed
+from ziplan.units import counted
 from ziplan.workload.training import Workload
 
 if TYPE_CHECKING:
@@ -29,6 +33,9 @@ FORWARD_BACKWARD, OPTIMIZER, OPTIMIZER_READ, WHOLE = (
 )
 """Phases. DeepSpeed's timers tell the first two apart, and with NVMe the third, a part of the second;
 anything else gives the whole."""
+
+GZIP = b"\x1f\x8b"
+"""What a file compressed by gzip begins with."""
 
 WARM_UP = 2
 """Steps that are left out at the start: DeepSpeed records its trace in the first, moments have no files
@@ -118,11 +125,20 @@ def _whole(path: Path, subject: Subject, seconds: float, found: Printed, remarks
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Lines of a log, whatever bytes are in it; a line without an end comes in pieces."""
+    """Lines of a log, whatever bytes are in it; a line without an end comes in pieces.
+
+    Also of one that was compressed by gzip, or that PowerShell wrote, whose `>` makes UTF-16.
+    """
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
+        with path.open("rb") as file:
+            begins = file.read(2)
+        encoding = "utf-16" if begins in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8"
+        opened = gzip.open if begins == GZIP else open
+        with opened(path, "rt", encoding=encoding, errors="replace") as file:
             while line := file.readline(LONGEST_LINE):
                 yield line
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise BadInput.of("is cut off or damaged: gzip cannot read it", file=str(path)) from None
     except OSError as error:
         reason = (
             "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
@@ -160,7 +176,7 @@ def _of_timers(path: Path, subject: Subject, found: Printed) -> Run:
     steady = steps[WARM_UP:]
     if not steady:
         raise BadInput.of(
-            f"{len(steps)} steps in it, of which the first {WARM_UP} are warm-up",
+            f"{counted(len(steps), 'step')} in it, of which the first {WARM_UP} are warm-up",
             file=str(path),
             help="run ten steps or more",
         )
