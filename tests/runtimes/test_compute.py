@@ -194,3 +194,24 @@ def test_hooks_of_stage_3_are_the_floor_of_a_micro_step():
     assert answers[3.0].terms["Python hooks"] == pytest.approx(HOOK_LATENCY * (3 * inside + 2 * outside))
     assert "compute" not in answers[3.0].terms, "which takes less, and runs behind"
     assert "Python hooks" not in answers[2.0].terms
+
+
+def test_plain_modules_move_what_they_do_and_fused_ones_what_they_keep():
+    """300 h and 700 h bytes a token, or 2 and 3 accesses of the 60 h that are kept."""
+    f = facts()
+    work = replace(
+        f.workload,
+        activations=f.workload.activations._replace(
+            moved_forward=300.0 * HIDDEN, moved_backward=700.0 * HIDDEN
+        ),
+    )
+    fused = replace(work, training=work.training.model_copy(update={"modules": "fused"}))
+    for mode, again in ((Checkpointing.NONE, 0.0), (Checkpointing.FULL, 1.0)):
+        plain, kept = (
+            demands(Facts(Derivation(), f.cluster, each, plan(activation_checkpointing=float(mode))))[
+                "GPU memory"
+            ].amount
+            for each in (work, fused)
+        )
+        more = (300 - 2 * 60) * (1 + again) + (700 - 3 * 60)
+        assert plain - kept == pytest.approx(more * HIDDEN * TOKENS * LAYERS)

@@ -79,6 +79,7 @@ class TrainingEntry(Entry):
     sequence_length: int = Field(ge=1)
     precision: Precision
     attention: Literal["flash", "eager"]
+    modules: Literal["plain", "fused"] = "plain"
     loss: Loss | None = None
     dropout: bool | None = None
     master_precision: Literal["fp32", "bf16"] = "fp32"

@@ -41,6 +41,9 @@ def kept_bytes(
         # A flash kernel keeps its output for its own backward.
         frozen_inputs=element * _mean(model, lambda layer: _unread(layer, without_attention=flash)),
         selective_frozen_inputs=element * _mean(model, _unread),
+        moved_forward=whole.moved_forward,
+        moved_backward=whole.moved_backward,
+        moved_by_dropout=whole.moved_by_dropout,
     )
 
 

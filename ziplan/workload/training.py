@@ -129,6 +129,9 @@ class TrainingChoices(Settings):
     optimizer: Optimizer = Field(default_factory=Optimizer)
     activation_checkpointing: Literal["none", "selective", "full", "auto"] = "auto"
     attention: Literal["flash", "eager"] = "flash"
+    modules: Literal["plain", "fused"] = "plain"
+    """How norms, rotary embeddings and activation functions run: one kernel of PyTorch's for each operation,
+    as Transformers writes them, or fused (torch.compile, Liger, kernels of one's own)."""
     loss: Loss | None = None
     """How the loss is made of 16-bit logits. None where it is not known."""
     dropout: bool | None = None

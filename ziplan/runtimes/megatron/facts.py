@@ -48,6 +48,11 @@ class Facts(shared.Facts):
     """A plan on a machine, in Megatron's terms."""
 
     @cached_property
+    def plain(self) -> float:
+        """Megatron-LM fuses norms, biases and activation functions (arXiv:2104.04473 sec 4.2)."""
+        return 0.0
+
+    @cached_property
     def ranks(self) -> float:
         """GPUs of a node that work."""
         plan = self.plan

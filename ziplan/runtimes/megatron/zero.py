@@ -42,7 +42,8 @@ def used(plan: Plan) -> bool:
 
 def _of_slice(workload: Workload, plan: Plan) -> tuple[Workload, Plan]:
     """A slice and its plan; a grid is of one degree, which is not searched."""
-    return sliced(workload, int(np.max(plan.tp_degree))), replace(plan, tp_degree=1.0)
+    fused = replace(workload, training=workload.training.model_copy(update={"modules": "fused"}))
+    return sliced(fused, int(np.max(plan.tp_degree))), replace(plan, tp_degree=1.0)
 
 
 def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:

@@ -156,14 +156,20 @@ def attention_flops_of(f: Facts) -> float:
 
 
 def _activations(f: Facts) -> float:
-    """Bytes of the layers' activations, as the modules as written keep them (`none_high`)."""
+    """Bytes of the layers' activations.
+
+    Each tensor that the modules as written keep (`none_high`) is written and read; where they are not fused,
+    all that their operations move, if that is more.
+    """
     acts, reached = f.workload.activations, f.by_reach(lambda swept: swept.layers)
     kept = acts.none_high
-    again = f.full * kept + f.selective * (kept - acts.selective_high)
+    forward = max(kept, f.plain * acts.moved_forward / WRITTEN_AND_READ)
+    backward = max(kept, f.plain * acts.moved_backward / IN_BACKWARD)
+    again = f.full * forward + f.selective * (kept - acts.selective_high)
     swept = (
-        ("activations moved in forward", kept, WRITTEN_AND_READ),
+        ("activations moved in forward", forward, WRITTEN_AND_READ),
         ("activations moved in recomputation", reached * again, WRITTEN_AND_READ),
-        ("activations and their gradients moved in backward", reached * kept, IN_BACKWARD),
+        ("activations and their gradients moved in backward", reached * backward, IN_BACKWARD),
     )
     return total(
         f.derivation.apply(

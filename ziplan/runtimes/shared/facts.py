@@ -88,6 +88,11 @@ class Facts:
         """1 where recomputation of a layer ends before its last matrix (`compute.stopped_before`)."""
         return 0.0
 
+    @cached_property
+    def plain(self) -> float:
+        """1 where each operation of norms, rotary embeddings and activation functions is a kernel."""
+        return float(self.workload.training.modules == "plain")
+
     def by_reach(self, measure: Callable[[Backward], float]) -> float:
         """`measure` of what one backward computes."""
         model, asked = self.workload.model, self.embedding_gradients

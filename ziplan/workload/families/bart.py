@@ -117,7 +117,7 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     half = (
         keep.layer_norm(hidden)
         + keep.inputs(hidden)
-        + keep.attention(heads, heads, model.head_dim, dropout=True, native_softmax=True)
+        + keep.attention(heads, heads, model.head_dim, dropout=True, native_softmax=True, rotary=0)
         + keep.masks(hidden)
     )
     kept = half * (model.attentions / model.layer_count)

@@ -55,7 +55,12 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
         keep.layer_norm(hidden, hidden)
         + keep.inputs(hidden)
         + keep.attention(
-            model.attention_heads, model.key_value_heads, model.head_dim, dropout=True, copies=3 * hidden
+            model.attention_heads,
+            model.key_value_heads,
+            model.head_dim,
+            dropout=True,
+            copies=3 * hidden,
+            rotary=0,
         )
         + keep.plain(hidden, 4 * hidden, model.activation_function)
         + keep.masks(hidden, hidden)

@@ -98,6 +98,7 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
             dropout=with_alibi,
             native_softmax=True,
             copies=3 * hidden,
+            rotary=0 if with_alibi else 1,
         )
         + keep.plain(hidden, model.operator("mlp.dense_h_to_4h").out_features, model.activation_function)
         + keep.masks(*[hidden] * (1 if side_by_side else 2))

@@ -41,7 +41,7 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
         keep.rms_norm(*[hidden] * norms)
         + keep.eager_only(2 * model.head_dim)
         + keep.inputs(hidden)
-        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim)
+        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, rotary=0.5)
         + keep.gated(hidden, model.operator("mlp.down_proj").in_features, model.activation_function)
     ).bytes
 

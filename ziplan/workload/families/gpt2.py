@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ziplan.units import Precision
 from ziplan.workload.families.family import ELEMENT_BYTES, Attention, Family, Fields
+from ziplan.workload.families.kept import FUNCTION, NORM, RESIDUALS, TANH_GELU, Keep, Kept
 from ziplan.workload.model import ActivationBytes, Model, Operator, OperatorKind
 
 _FUSED_ACTIVATIONS = ("gelu", "gelu_pytorch_tanh", "relu")
@@ -92,6 +93,7 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     low = layer_bytes_kept(model, precision, eager_modules=False, dropout=False)
     high = layer_bytes_kept(model, precision, eager_modules=True, dropout=True)
     flash, heads = attention == "flash", model.attention_heads
+    moved = _moved(Keep(precision, attention), model)
     statistics, copy = (4 * heads, element * model.d_model) if flash else (0, 0)
     return ActivationBytes(
         none_low=low + statistics,
@@ -103,7 +105,18 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
         masks=2 * model.d_model,
         dropped_scores_low=0 if flash else (element + 1) * heads,
         dropped_scores_high=0 if flash else (element + 1) * heads,
+        moved_forward=moved.forward + moved.dropped_out,
+        moved_backward=moved.backward + moved.dropped_out,
+        moved_by_dropout=moved.dropped_out,
     )
+
+
+def _moved(keep: Keep, model: Model) -> Kept:
+    """What a layer's modules move as they are written."""
+    hidden, middle = model.d_model, model.operator("mlp.c_fc").out_features
+    function = FUNCTION if model.activation_function in _FUSED_ACTIVATIONS else TANH_GELU
+    around = keep.moved(NORM, hidden, hidden) + keep.moved(RESIDUALS, hidden) + keep.masks(hidden, hidden)
+    return around + keep.moved(function, middle)
 
 
 GPT2 = Family(_model, activation_bytes)

@@ -44,7 +44,7 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     return (
         keep.layer_norm(hidden, hidden)
         + keep.inputs(hidden)
-        + keep.attention(heads, key_heads, width, dropout=True, copies=copies)
+        + keep.attention(heads, key_heads, width, dropout=True, copies=copies, rotary=0)
         + keep.plain(hidden, middle, model.activation_function)
         + keep.masks(hidden, hidden)
     ).bytes

@@ -41,7 +41,12 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
         keep.layer_norm(hidden, hidden)
         + keep.inputs(hidden)
         + keep.attention(
-            model.attention_heads, model.key_value_heads, model.head_dim, dropout=True, copies=in_fp32
+            model.attention_heads,
+            model.key_value_heads,
+            model.head_dim,
+            dropout=True,
+            copies=in_fp32,
+            rotary=0,
         )
         + keep.plain(hidden, middle, model.activation_function)
         + keep.masks(hidden, hidden)

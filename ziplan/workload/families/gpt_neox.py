@@ -48,6 +48,7 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
             model.head_dim,
             dropout=True,
             copies=2 * hidden,
+            rotary=0.25,
         )
         + keep.plain(hidden, model.operator("mlp.dense_h_to_4h").out_features, model.activation_function)
         + keep.masks(hidden, hidden)

@@ -52,7 +52,12 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
         keep.layer_norm(hidden)
         + Kept(0, 8 * model.head_dim)
         + keep.attention(
-            model.attention_heads, model.key_value_heads, model.head_dim, dropout=True, copies=in_fp32
+            model.attention_heads,
+            model.key_value_heads,
+            model.head_dim,
+            dropout=True,
+            copies=in_fp32,
+            rotary=0.25,
         )
         + keep.plain(hidden, model.operator("mlp.fc_in").out_features, model.activation_function)
         + keep.masks(hidden, hidden)

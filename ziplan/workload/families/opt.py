@@ -67,7 +67,7 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     return (
         keep.layer_norm(hidden, hidden)
         + keep.inputs(hidden)
-        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, dropout=True)
+        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, dropout=True, rotary=0)
         + mlp
         + keep.masks(hidden, hidden)
     ).bytes

@@ -41,7 +41,7 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     keep, hidden = Keep(precision, attention), model.d_model
     return (
         keep.layer_norm(hidden)
-        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim)
+        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, rotary=0.5)
         + keep.plain(hidden, model.operator("mlp.fc1").out_features, model.activation_function)
         + keep.masks(hidden, hidden)
     ).bytes

@@ -39,7 +39,9 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     return (
         keep.layer_norm(*[hidden] * norms)
         + keep.inputs(*[hidden] * (norms - 1))
-        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, dropout=True)
+        + keep.attention(
+            model.attention_heads, model.key_value_heads, model.head_dim, dropout=True, rotary=0.25
+        )
         + keep.gated(hidden, model.operator("mlp.down_proj").in_features, model.activation_function)
         + keep.masks(hidden)
     ).bytes

@@ -110,7 +110,7 @@ def _attention_half(keep: Keep, model: Model) -> Kept:
     return (
         keep.rms_norm(hidden)
         + keep.inputs(hidden)
-        + keep.attention(heads, heads, model.head_dim, dropout=True)
+        + keep.attention(heads, heads, model.head_dim, dropout=True, rotary=0)
         + keep.masks(hidden)
     )
 
