@@ -13,6 +13,17 @@ from ziplan.runtimes.shared.threads import divided_by_the_shell, threads_to_set
 from ziplan.runtimes.shared.train_py import trainable_lines
 from ziplan.workload.training import Workload
 
+LAYERS = {
+    "bert": "BertLayer",
+    "blenderbot": "BlenderbotEncoderLayer,BlenderbotDecoderLayer",
+    "mbart": "MBartEncoderLayer,MBartDecoderLayer",
+    "roberta": "RobertaLayer",
+    "vit": "ViTLayer",
+    "xlm-roberta": "XLMRobertaLayer",
+}
+"""Classes of layers by family (transformers 5, `models/*/modeling_*.py`), of those families whose
+`_no_split_modules` are not the layers: none, embeddings too, or the attention inside of layers."""
+
 MIXED = {"fp32": "no", "fp16": "fp16", "bf16": "bf16"}
 """accelerate's names of precisions."""
 
@@ -58,6 +69,7 @@ def _accelerate(f: Facts) -> str:
             f"  fsdp_offload_params: {_yes(bool(f.offloaded))}",
             "  fsdp_reshard_after_forward: true",
             "  fsdp_state_dict_type: SHARDED_STATE_DICT",
+            *_layer_classes(f),
             "  fsdp_version: 2",
             "machine_rank: 0",
             "main_training_function: main",
@@ -71,6 +83,12 @@ def _accelerate(f: Facts) -> str:
             "",
         ]
     )
+
+
+def _layer_classes(f: Facts) -> list[str]:
+    """The line that names layers, where transformers' `_no_split_modules` has none or more than layers."""
+    names = LAYERS.get(f.workload.model.family)
+    return [f"  fsdp_transformer_layer_cls_to_wrap: {names}"] if names else []
 
 
 def _yes(value: bool) -> str:

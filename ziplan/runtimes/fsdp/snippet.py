@@ -40,9 +40,10 @@ OFFLOAD = @offload@
 
 
 def layers(model):
-    """The modules that repeat: what Hugging Face never splits."""
-    names = set(model._no_split_modules)
-    return [module for module in model.modules() if type(module).__name__ in names]
+    """The modules that repeat: entries of the model's lists, not of those inside of such an entry."""
+    lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
+    inside = {id(module) for each in lists for entry in each for module in entry.modules()}
+    return [entry for each in lists if id(each) not in inside for entry in each]
 
 
 def setup(model, weights=None):
