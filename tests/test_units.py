@@ -178,15 +178,16 @@ def test_a_field_refuses_a_bare_number():
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [
-        (116, 329.4, "1.933 min"),
-        (5, 329.4, "5 s"),
-        (30, 40, "30 s"),
-        (100, 9000, "1.667 min"),
-        (116, 0, "116 s"),
+        (116, 329.4, "329.4 s"),
+        (5, 1329.4, "22.16 min"),
+        (130, 9000, "150 min"),
+        (0.7, 1.88, "1.88 s"),
+        (2876, 12096, "201.6 min"),
+        (150, 1e6, "11.57 days"),
     ],
 )
-def test_the_low_end_of_a_span_has_the_unit_of_the_high_end(low, high, said):
-    assert show_duration(low, up_to=high) == said
+def test_the_high_end_of_a_span_has_the_unit_of_the_low_end(low, high, said):
+    assert show_duration(high, like=low) == said
 
 
 @pytest.mark.parametrize(

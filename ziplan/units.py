@@ -109,8 +109,8 @@ TIMES = {
 }
 """Spellings of a duration; a year is a Julian year of 365.25 days."""
 
-SMALLEST_SHARE = 0.1
-"""Of a unit of time, the least that is given in it."""
+MOST_OF_A_UNIT = 1000
+"""Of a unit of time, the most that is given in that of another time."""
 
 _NUMBER = re.compile(
     r"(?P<number>[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:_[0-9]+)*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)"
@@ -247,13 +247,21 @@ def counted(number: float, name: str) -> str:
     return f"{number:,.0f} {name}{'' if number == 1 else 's'}"
 
 
-def show_duration(seconds: float, digits: int = 4, up_to: float = 0.0) -> str:
+def show_duration(seconds: float, digits: int = 4, like: float = math.nan) -> str:
     """A length of time for people, in the largest unit that it fills: "81.9 ms", "33,227 years".
 
-    The low end of a span `up_to` a longer time is given in the unit of that: "0.5 min" of 0.5 to 3 min.
+    The high end of a span is given in the unit of its low one, which it is `like`, unless that takes more
+    than three figures: "172 s" of 56.8 to 172 s.
     """
+    name, length = _unit_of_time(seconds if math.isnan(like) else like)
+    if not abs(seconds) < MOST_OF_A_UNIT * length:
+        name, length = _unit_of_time(seconds)
+    return show(seconds, "s", digits) if name == "s" else f"{_figures(seconds / length, digits)} {name}"
+
+
+def _unit_of_time(seconds: float) -> tuple[str, float]:
+    """The largest unit of time that it fills twice, and how long that is."""
     for name, length in (("years", TIMES["year"]), ("days", TIMES["day"]), ("h", 3600.0), ("min", 60.0)):
-        fills = max(abs(seconds), abs(up_to)) >= 2 * length
-        if math.isfinite(seconds) and fills and abs(seconds) >= SMALLEST_SHARE * length:
-            return f"{_figures(seconds / length, digits)} {name}"
-    return show(seconds, "s", digits)
+        if math.isfinite(seconds) and abs(seconds) >= 2 * length:
+            return name, length
+    return "s", 1.0

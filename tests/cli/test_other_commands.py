@@ -10,7 +10,7 @@ from report.answers import answer
 
 from ziplan.cli.schema import schema_names
 from ziplan.files import read
-from ziplan.laws.law import LAWS
+from ziplan.report.laws_page import every_law
 from ziplan.report.schemas import DOCUMENTS
 
 
@@ -26,7 +26,7 @@ def test_explain_article_shows_every_figure(capsys):
 
 
 def test_explain_knows_every_law(capsys):
-    for name in LAWS:
+    for name in [law.name for law in every_law()]:
         ran = ziplan(capsys, "explain", name)
         assert ran.code == 0
         assert "source:" in ran.out
@@ -42,7 +42,7 @@ def test_explain_lists_the_laws(capsys):
     ran = ziplan(capsys, "explain", "laws")
     assert ran.code == 0
     listed = [line for line in ran.out.splitlines() if line and not line.startswith(" ") and " " not in line]
-    assert sorted(listed) == sorted(LAWS)
+    assert sorted(listed) == sorted(law.name for law in every_law())
     assert "explain laws" in ziplan(capsys, "explain", "zzz").err
     assert ziplan(capsys, "explain", "laws", "--json").code == 2
 
@@ -134,3 +134,13 @@ def test_shipped_machines_are_what_the_machine_schema_says(capsys):
     judge.check_schema(schema)
     for name in shipped.list_profiles("nodes"):
         judge.validate(shipped.shipped("nodes", name).data)
+
+
+@pytest.mark.parametrize(("group", "name"), [("profiles", "rtx-4090-desktop"), ("models", "qwen2.5-7b")])
+def test_a_name_alone_is_shown(capsys, group, name):
+    ran = ziplan(capsys, group, name)
+    assert (ran.code, ran.out) == (0, ziplan(capsys, group, "show", name).out)
+    wrong = ziplan(capsys, group, f"{name}x")
+    assert wrong.code == 2
+    assert "did you mean" in wrong.err
+    assert name in wrong.err.replace(f"{name}x", "")

@@ -6,16 +6,19 @@ import pytest
 from report.answers import answer
 
 from ziplan.report.lines import GLUE
-from ziplan.report.phrases import spread
+from ziplan.report.phrases import binding_words, spread
 from ziplan.runtimes.runtime import Demand, Segment
 from ziplan.solve.binding import longest_wait
+from ziplan.solve.problem import Binding
 
 
 @pytest.mark.parametrize(
     ("low", "high", "unit", "said"),
     [
-        (116.0, 329.4, "s", "1.93 to 5.49 min"),
-        (1.0, 329.4, "s", "1 s to 5.49 min"),
+        (116.0, 329.4, "s", "116 to 329 s"),
+        (1.0, 329.4, "s", "1 to 329 s"),
+        (2876.0, 12096.0, "s", "47.9 to 202 min"),
+        (50.0, 10800.0, "s", "50 s to 3 h"),
         (50e9, 60e9, "B", "50 to 60 GB"),
         (900e9, 1.2e12, "B", "900 GB to 1.2 TB"),
         (5e9, 5e9, "B", "5 GB"),
@@ -23,6 +26,21 @@ from ziplan.solve.binding import longest_wait
 )
 def test_a_range_has_its_unit_once_where_both_ends_share_it(low, high, unit, said):
     assert spread(low, high, unit).replace(GLUE, " ") == said
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "said"),
+    [
+        ("nvme.swap_read", "parameter read", "parameter read (nvme reads)"),
+        ("dram.write_alone_of_others", "gradient copies", "gradient copies (dram writes)"),
+        ("gpu_matrix", "compute", "compute"),
+        ("gather", "gather", "gather"),
+        ("", "unknown without x", "unknown without x"),
+    ],
+)
+def test_what_binds_is_named_in_words_alone(where, what, said):
+    assert binding_words(Binding("time", where, what)) == said
+    assert binding_words(Binding("capacity", "dram", "init")) == "capacity of dram in init"
 
 
 def test_the_longest_wait_names_the_direction_that_moves_most():

@@ -284,5 +284,5 @@ def _tell(record: Record, output: Path | None, extends: str, json: bool) -> int:
     return ExitCode.OK if record.measured else ExitCode.BAD_INPUT
 
 
-app.command("merge")(merge)
-app.command("import")(import_)
+app.command("merge", short_help="One machine file of several nodes' records: the least of each value.")(merge)
+app.command("import", short_help="A record of what nvbandwidth, fio or nccl-tests measured.")(import_)

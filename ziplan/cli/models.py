@@ -8,17 +8,19 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.output import show, width, write
+from ziplan.cli.showing import Showing
 
 app = typer.Typer(
+    cls=Showing,
     add_completion=False,
     rich_markup_mode=None,
-    help="Shipped model shapes, operator by operator.",
+    help="Shipped model shapes, operator by operator: all names, or one with `ziplan models NAME`.",
 )
 
 
 @app.callback(invoke_without_command=True)
 def models(context: typer.Context) -> None:
-    """Shipped model shapes, operator by operator. Alone it lists them."""
+    """Shipped model shapes, operator by operator. Alone it lists them, `ziplan models NAME` shows one."""
     if context.invoked_subcommand is None:
         list_all()
 

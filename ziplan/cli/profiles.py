@@ -9,15 +9,17 @@ import typer
 
 from ziplan.cli import options
 from ziplan.cli.output import show, width, write
+from ziplan.cli.showing import Showing
 from ziplan.errors import BadInput
 
 if TYPE_CHECKING:
     from ziplan.report.lines import Line
 
 app = typer.Typer(
+    cls=Showing,
     add_completion=False,
     rich_markup_mode=None,
-    help="Shipped machines and parts, each value with its source.",
+    help="Shipped machines and parts: all names, or with `ziplan profiles NAME` each value of one.",
 )
 KINDS = ("nodes", "gpus", "links", "drives")
 
@@ -30,7 +32,7 @@ def _names() -> Iterable[str]:
 
 @app.callback(invoke_without_command=True)
 def profiles(context: typer.Context) -> None:
-    """Shipped machines and parts, each value with its source. Alone it lists them."""
+    """Shipped machines and parts, each value with its source. Alone it lists them; a NAME shows one."""
     if context.invoked_subcommand is None:
         list_all()
 

@@ -86,11 +86,14 @@ def _change(before: float, after: float) -> str:
 def _table(rows: Sequence[Row], width: int) -> list[Line]:
     """The rows as columns; a value that leaves no room is cut."""
     names, befores, afters, changes = (list(column) for column in zip(*rows, strict=True))
-    widest = max(NARROWEST, (width - 2 * 2 - 2 - max(map(len, changes))) // 3)
+    room = width - 2 * 2 - 2 - max(map(len, changes))
+    widest = max(NARROWEST, room // 3)
+    befores, afters = ([_cut(value, widest - 2) for value in column] for column in (befores, afters))
+    taken = sum(max(map(len, column)) for column in (befores, afters))
     columns = [
-        Column("", [_cut(name, widest + 2) for name in names], right=False),
-        Column("A", [_cut(value, widest - 2) for value in befores]),
-        Column("B", [_cut(value, widest - 2) for value in afters]),
+        Column("", [_cut(name, max(widest + 2, room - taken)) for name in names], right=False),
+        Column("A", befores),
+        Column("B", afters),
         Column("", changes, True, 1),
     ]
     return table(columns, width)

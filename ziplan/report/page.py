@@ -15,12 +15,13 @@ MORE = "more with --explain or --json"
 
 
 class Paragraph(NamedTuple):
-    """Text under a label; `droppable` where the page may do without it."""
+    """Text under a label; `droppable` where the page may do without it, `minor` where without its end."""
 
     label: str
     text: str
     style: str = ""
     droppable: bool = False
+    minor: bool = False
 
     def lines(self, width: int, most: int) -> list[Line]:
         """The text wrapped beside its label, cut after so many lines."""
@@ -37,24 +38,34 @@ Block = Paragraph | Sequence[Line]
 
 
 def laid_out(blocks: Sequence[Block], width: int, longest: int) -> list[Line]:
-    """The blocks as lines. Where they are too many, blank ones go, long paragraphs are cut, notes dropped."""
+    """The blocks as lines. Where they are too many, blank ones go, long paragraphs are cut, notes dropped.
+
+    Minor paragraphs and notes are cut to a line, and notes dropped, before any other is cut.
+    """
     blocks = list(blocks)
     lines = _lines(blocks, width, {})
     if len(lines) > longest:
         blocks = [block for block in blocks if block]
     most: dict[int, int] = {}
     while len(lines := _lines(blocks, width, most)) > longest:
-        heights = {
-            index: len(block.lines(width, most.get(index, MOST)))
-            for index, block in enumerate(blocks)
-            if isinstance(block, Paragraph)
-        }
-        tallest = max(reversed(heights), key=lambda index: heights[index])
-        if heights[tallest] > 1:
-            most[tallest] = heights[tallest] - 1
-        elif not _drop(blocks):
+        cut = _cut(blocks, width, most, minor=True) or _drop(blocks) or _cut(blocks, width, most, minor=False)
+        if not cut:
             break
     return lines
+
+
+def _cut(blocks: Sequence[Block], width: int, most: dict[int, int], minor: bool) -> bool:
+    """Take a line off the tallest paragraph, the last of those as tall, unless all have one line."""
+    heights = {
+        index: len(block.lines(width, most.get(index, MOST)))
+        for index, block in enumerate(blocks)
+        if isinstance(block, Paragraph) and (not minor or block.minor or block.droppable)
+    }
+    tallest = max(reversed(heights), key=lambda index: heights[index], default=-1)
+    if tallest < 0 or heights[tallest] <= 1:
+        return False
+    most[tallest] = heights[tallest] - 1
+    return True
 
 
 def _lines(blocks: Sequence[Block], width: int, most: dict[int, int]) -> list[Line]:

@@ -8,6 +8,7 @@ from ziplan.estimate import Estimate
 from ziplan.plan import Checkpointing, Plan
 from ziplan.report.figures import lacking, placement_of, tightest, whole
 from ziplan.report.lines import GLUE, glued
+from ziplan.runtimes.runtime import bare
 from ziplan.solve.problem import Binding
 from ziplan.units import counted, show, show_duration
 from ziplan.workload.model import Model
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from ziplan.solve.relief import Relief
 
 
+DIVIDED = 3
+"""The stage from which parameters are divided, so that there is something to fetch ahead."""
+
+
 def shown(value: float, unit: str) -> str:
     """A quantity in three digits that stays on one line."""
     return glued(show_duration(value, 3) if unit == "s" else show(value, unit, 3))
@@ -24,8 +29,8 @@ def shown(value: float, unit: str) -> str:
 
 def spread(low: float, high: float, unit: str) -> str:
     """A range, the unit once where both ends have the same: "50 to 60 GB"."""
-    last = shown(high, unit)
-    first = glued(show_duration(low, 3, high)) if unit == "s" else shown(low, unit)
+    first = shown(low, unit)
+    last = glued(show_duration(high, 3, low)) if unit == "s" else shown(high, unit)
     if first == last:
         return last
     number, _, written = first.rpartition(GLUE)
@@ -68,7 +73,8 @@ def binding_words(binding: Binding) -> str:
     """What limits an answer."""
     if binding.kind == "capacity":
         return f"capacity of {binding.where} in {binding.what}"
-    return f"{binding.what} ({binding.where})" if binding.where not in ("", binding.what) else binding.what
+    tier, _, way = bare(binding.where).partition(".")
+    return f"{binding.what} ({tier} {way}s)" if way in ("read", "write") else binding.what
 
 
 def placement_words(plan: Plan) -> str:
@@ -93,8 +99,11 @@ def plan_words(estimate: Estimate) -> str:
         glued(f"micro-batch {whole(plan.micro_batch_size):,} x {training.sequence_length:,}"),
         glued(f"accumulation {whole(plan.accumulation_steps):,}"),
         f"{'no' if checkpointing == 'none' else checkpointing} checkpointing",
-        glued(f"prefetch {whole(plan.prefetch_depth)}"),
     ]
+    if plan.zero_stage >= DIVIDED:
+        words.append(
+            glued(f"prefetch {whole(plan.prefetch_depth)}" if plan.prefetch_depth else "no prefetch")
+        )
     if plan.tile_count > 1:
         words.append(f"{whole(plan.tile_count)} tiles (a change of the model's code)")
     return ", ".join(words)

@@ -1,4 +1,4 @@
-"""The answer of `fit` on a terminal: 12 to 20 lines of 80 to 100 columns, more where it is narrower."""
+"""The answer of `fit` on a terminal: 12 to 22 lines of 100 columns, more where it is narrower."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from ziplan.report.tiers import tier_table
 from ziplan.solve.problem import Answer, Change
 from ziplan.units import counted, show
 
-LONGEST = 20
-NARROW = 80
-"""Columns below which the same text takes more lines."""
+LONGEST = 22
+NARROW = 100
+"""Columns below which the same text takes more lines: 27 of 80 columns."""
 VERDICTS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unknown": "yellow"}
 KIND_WORDS = {"datasheet": "from data sheets", "given": "given by you"}
 TERM_SHARE = 0.005
@@ -76,7 +76,7 @@ def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
         _baseline(answer),
         *_change(answer.changes, best),
         *_files(written),
-        _inputs(best),
+        *_inputs(best),
         *(Paragraph("note", note, droppable=True) for note in answer.notes),
     ]
     return laid_out(blocks, width, LONGEST if width >= NARROW else LONGEST * NARROW // width)
@@ -245,8 +245,10 @@ def _files(written: Written) -> list[Paragraph]:
     return [Paragraph("files", f"none written; --out DIR writes {names}")] if names else []
 
 
-def _inputs(estimate: Estimate) -> Paragraph:
+def _inputs(estimate: Estimate) -> list[Paragraph]:
+    """Where the numbers that went in come from, and the range of the step's time."""
     counts = kinds_of_inputs(estimate)
     words = [f"{count} {KIND_WORDS.get(kind, kind)}" for kind, count in counts.items()]
-    source = f"; interval: {estimate.interval_source}" if estimate.interval_source else ""
-    return Paragraph("inputs", (", ".join(words) or "none listed") + source)
+    inputs = Paragraph("inputs", ", ".join(words) or "none listed", minor=True)
+    source = estimate.interval_source
+    return [inputs, Paragraph("range", source, minor=True)] if source else [inputs]
