@@ -185,6 +185,8 @@ LAUNCHES = {
     "ulimit -n 4096": (),
     "PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:1": ("keeps_pinned_sizes",),
     "DS_PIN_MEMORY_BACKEND=native": ("keeps_pinned_sizes",),
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True": ("expands_segments",),
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False": (),
     "# train.py: model.gradient_checkpointing_enable()": ("recomputes",),
     "python train.py --gradient_checkpointing true": ("recomputes",),
     "python train.py --gradient_checkpointing false": (),
@@ -194,5 +196,5 @@ LAUNCHES = {
 @pytest.mark.parametrize("text", LAUNCHES)
 def test_what_a_launch_script_says(text):
     launch = Launch("launch.sh", text)
-    every = ("keeps_pinned_sizes", "lifts_memlock", "recomputes")
+    every = ("expands_segments", "keeps_pinned_sizes", "lifts_memlock", "recomputes")
     assert tuple(name for name in every if getattr(launch, name)) == LAUNCHES[text]

@@ -48,6 +48,11 @@ class Launch(NamedTuple):
         return any(setting in self.commands for setting in settings)
 
     @property
+    def expands_segments(self) -> bool:
+        """Whether PyTorch is told to let the GPU's segments grow."""
+        return re.search(r"\bexpandable_segments:\s*[Tt]rue", self.commands) is not None
+
+    @property
     def recomputes(self) -> bool:
         """Whether it says that layers are recomputed; ziplan's scripts say it in a comment on train.py."""
         return re.search(r"gradient_checkpointing(_enable\(|[= ]+[Tt]rue|\s*$)", self.text) is not None

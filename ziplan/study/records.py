@@ -73,7 +73,8 @@ class ClusterEntry(Entry):
 class TrainingEntry(Entry):
     """The training settings that a prediction depends on, those of a model.yaml.
 
-    Where a published run says nothing else, PyTorch rounded its pinned blocks up, as by default.
+    Where a published run says nothing else, PyTorch's allocators worked as by default: pinned blocks
+    rounded up, no segments that grow.
     """
 
     sequence_length: int = Field(ge=1)
@@ -90,6 +91,7 @@ class TrainingEntry(Entry):
     optimizer_threads: Threads | None = None
     saving: Literal["sharded", "gathered"] = "sharded"
     pinned_rounding: bool = True
+    expandable_segments: bool = False
 
 
 class RuntimeEntry(Entry):

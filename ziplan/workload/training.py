@@ -146,6 +146,8 @@ class TrainingChoices(Settings):
     """Whether each rank saves its own shard, or one rank the whole model."""
     pinned_rounding: bool = False
     """Whether PyTorch rounds pinned blocks up to powers of two: its default, which emitted files turn off."""
+    expandable_segments: bool = True
+    """Whether PyTorch's allocator has segments on the GPU that grow, as emitted files ask; by default not."""
 
 
 class Training(TrainingChoices):

@@ -124,7 +124,7 @@ def _logits(book: Ledger, f: Facts) -> None:
 
 def add_groups(book: Ledger, f: Facts) -> None:
     """Channels of the groups beside the replicas'."""
-    low, high = shared.COLLECTIVE_BUFFERS
+    low, high = shared.group_buffers(f.cluster.node)
     count = where(f.plan.tp_degree > 1, 1.0, 0.0) + where(f.plan.pp_degree > 1, 1.0, 0.0)
     name = "collective buffers of tensor and pipeline groups"
     book.add(name, f.gpu, RUNNING, count * high, low=count * low, knob="NCCL_BUFFSIZE")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ziplan.hardware.node import Node
 from ziplan.laws.law import minimum, where
 from ziplan.laws.memory import activation_bytes, allocator_slack, logits_bytes
 from ziplan.runtimes.runtime import RUNNING, TRAINING, Ledger
@@ -10,24 +11,58 @@ from ziplan.workload.loss import INFERRED_LOGIT_BYTES, LOGIT_BYTES
 from ziplan.workload.model import Model
 from ziplan.workload.training import Workload
 
-GPU_CONTEXT = (0.4e9, 1.2e9)
-"""Bytes of a CUDA or HIP context with its loaded kernels, by GPU and library version: assumed.
+GPU_CONTEXT = (0.3e9, 1.2e9)
+"""Bytes of a CUDA or HIP context with its loaded kernels, by GPU and library version.
 
-A first tensor with CUDA 11, which loads all kernels, shows 1,343 MiB in use
-(https://huggingface.co/docs/transformers/model_memory_anatomy); CUDA 12 loads those that are called.
+426 MiB with PyTorch 2.10 and CUDA 13 (https://github.com/unslothai/unsloth-zoo/pull/1053), 300 to 400 MB
+since CUDA 11.7, which loads kernels when they are called
+(https://github.com/pytorch/pytorch/issues/107667, 109888); what training loads brings it to 0.5 to 1.2 GB on
+one GPU (memory in use less what PyTorch reserved: https://github.com/instructlab/instructlab/issues/2666,
+https://github.com/kohya-ss/sd-scripts/issues/2029). CUDA 11.0 to 11.6 loaded all: 1,343 MiB
+(https://huggingface.co/docs/transformers/model_memory_anatomy), 1,487 on an RTX 3090
+(https://github.com/pytorch/pytorch/issues/49877).
 """
 
-COLLECTIVE_BUFFERS = (0.1e9, 1.0e9)
+COLLECTIVE_BUFFERS = (0.1e9, 1.3e9)
 """Bytes of NCCL's channels on each GPU, when there is more than one: by group and number of channels.
 
-544 to 688 MiB for a group of A100s with NVLink (https://github.com/NVIDIA/nccl/issues/964).
+544 to 688 MiB for a group of A100s with NVLink (https://github.com/NVIDIA/nccl/issues/964). Context and
+groups together took from 0.4 GB on eight RTX 3080 (https://github.com/huggingface/trl/issues/3436) to 2.5 GB
+on two nodes of A100 (https://github.com/hiyouga/LlamaFactory/issues/5590).
 """
 
-ALLOCATOR_SLACK = 0.04
-"""Share of a GPU's memory that PyTorch's allocator may hold without using it: assumed."""
+HOPPER_BUFFERS = (0.5e9, 2.5e9)
+"""The same where GPUs have NVLink 4 or later, whose bandwidth takes more channels and buffers of the switch.
 
-PROCESS = (1.5e9, 4.0e9)
-"""Resident host bytes of one training process before any model state, libraries and contexts: assumed."""
+1.06 GB with the context after a group is made, over 4 GB after the first all-to-all
+(https://github.com/NVIDIA/nccl/issues/1685); 3.5 to 3.7 GB with the context in training on eight H200
+(https://github.com/simplescaling/s1/issues/106).
+"""
+
+HOPPER_LINK = 300e9
+"""B/s in one direction between GPUs of a node above which `HOPPER_BUFFERS` are taken: what NVLink 3 has."""
+
+EXPANDABLE_SLACK = 0.04
+"""Share of a GPU's memory that PyTorch's allocator may hold without using it where its segments grow
+(expandable_segments:True): assumed."""
+
+ALLOCATOR_SLACK = 0.065
+"""The same without: four of five published errors of language models that ran out say no more.
+
+"Reserved but unallocated" over all that was reserved, after PyTorch had freed what it could: at most 2.7 % in
+12 of 17 (issues DeepSpeed 3208, 3312, 4256, 4715; LlamaFactory 7532; axolotl 1717; torchtune 2071; trl 824;
+stanford_alpaca 86; DeepSeek-Coder 78; transformers 10011; Qwen 1043), then 3.5 (s1 106), 6.5 (instructlab
+2666), 10.5 (s1 106), 23 (LlamaFactory 5590) and 28 (trl 3436). In fine-tuning with stage 3, recomputation
+and adapters GMLake finds 15 % at the mean and 33 % at the most (arXiv:2401.08156).
+"""
+
+PROCESS = (0.6e9, 5.0e9)
+"""Resident host bytes of one training process before any model state, libraries and contexts.
+
+PyTorch with a CUDA tensor takes 0.44 to 2.06 GB (https://github.com/pytorch/pytorch/issues/113326),
+transformers, accelerate and DeepSpeed 0.15 GB more (imports of transformers 5 and DeepSpeed 0.19.8); a rank
+of Megatron with stage 3 was seen at 5 GB (bigscience, experiments/gpt2-meg-ds-zero, the script's comment).
+"""
 
 WORKER = (0.07e9, 1.0e9)
 """Host bytes of a DataLoader worker of its own: a forked one dirties 66 MB (PyTorch 2.13, batches of 2,048
@@ -135,15 +170,22 @@ def add_logits(book: Ledger, f: Facts) -> None:
     book.add("logits held by the output", f.gpu, ("backward",), held, low=0.0, knob=LOGITS_KNOB)
 
 
+def group_buffers(node: Node) -> tuple[float, float]:
+    """Bytes on each GPU of what NCCL has for one group: (low, high)."""
+    fabric = node.links[node.fabric].bandwidth if node.fabric else None
+    return HOPPER_BUFFERS if fabric is not None and fabric > HOPPER_LINK else COLLECTIVE_BUFFERS
+
+
 def add_gpu_overhead(book: Ledger, f: Facts) -> None:
     """What the driver, NCCL and PyTorch's allocator take."""
     low, high = GPU_CONTEXT
     book.add("GPU context", f.gpu, ("load", *RUNNING), high, low=low)
     many = where(f.plan.dp_degree > 1, 1.0, 0.0)
-    low, high = COLLECTIVE_BUFFERS
+    low, high = group_buffers(f.cluster.node)
     book.add("collective buffers", f.gpu, RUNNING, many * high, low=many * low, knob="NCCL_BUFFSIZE")
     capacity = f.cluster.node.tiers[f.gpu].capacity
-    slack = f.derivation.apply(allocator_slack, "allocator slack", capacity=capacity, share=ALLOCATOR_SLACK)
+    share = EXPANDABLE_SLACK if f.workload.training.expandable_segments else ALLOCATOR_SLACK
+    slack = f.derivation.apply(allocator_slack, "allocator slack", capacity=capacity, share=share)
     book.add("allocator slack", f.gpu, TRAINING, slack, low=0.0, knob="PYTORCH_ALLOC_CONF")
 
 
