@@ -44,8 +44,9 @@ WHY: dict[tuple[str, str], str] = {
     ),
     ("deepspeed", NVME): ("how fast drives are that are read and written at once is not known"),
     ("fsdp", PARAMS_ON_HOST): (
-        "a run of 13 billion parameters by one process, 13 s longer than by eight: an eighth of the "
-        "optimizer's time is what the others have, so DRAM that eight processes share does not limit it"
+        "nine runs of a course with an AdamW that is not fused, whose every operation goes over the host's "
+        "memory, and with gradients clipped there: some 2e9 parameters a second and Grace in 16 bits, where "
+        "a fused one is taken; a run of 13 billion parameters by one process, 13 s longer than by eight"
     ),
     ("megatron", ON_GPU): (
         "widths that are no multiple of 64 on each GPU (14,400 over 8) take longer than waves and tiles that "
