@@ -225,6 +225,8 @@ def test_work_hidden_behind_the_step_is_told_where_it_is_close():
     explanation = plain(explained(replace(made, best=replace(made.best, busy=busy)), 100))
     assert re.search(r"^  gather +4 s +14 s$", explanation, re.M)
     assert re.search(r"^  compute +15 s +-$", explanation, re.M)
+    terms = explanation.partition("time of a step\n")[2].partition("\n\n")[0].splitlines()[1:]
+    assert [line.split()[0] for line in terms] == ["compute", "gather", "optimizer", "dram"]
 
 
 def test_wear_is_told_where_a_step_writes_to_flash():

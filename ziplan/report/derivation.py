@@ -126,9 +126,10 @@ def _nothing(step: Step) -> bool:
 
 
 def time_lines(estimate: Estimate, width: int) -> list[Line]:
-    """Each term of the step: how long its resource works, and how much of that the step waits for."""
+    """Each term of the step: how much of it is waited for, the longest first, and how much is hidden."""
     behind = hidden(estimate)
-    names = list(dict.fromkeys((*estimate.terms, *behind)))
+    names = sorted(estimate.terms, key=lambda name: -estimate.terms[name])
+    names += [name for name in behind if name not in estimate.terms]
     waited = [estimate.terms.get(name, 0.0) for name in names]
     columns = [
         Column("  term", [f"  {name}" for name in names], right=False),

@@ -5,19 +5,12 @@ What is true of the version named here was read from its source and met by runni
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from ziplan.runtimes.deepspeed.config import emit
 from ziplan.runtimes.deepspeed.memory import ledger
 from ziplan.runtimes.deepspeed.space import axes, homes, refusals, settle
 from ziplan.runtimes.deepspeed.traffic import program
 from ziplan.runtimes.deepspeed.traits import VERSION
-
-if TYPE_CHECKING:
-    from ziplan.hardware.cluster import Cluster
-    from ziplan.plan import Plan
-    from ziplan.runtimes.schedule import Schedule
-    from ziplan.workload.training import Workload
+from ziplan.runtimes.played import played_by
 
 NAME = "deepspeed"
 
@@ -32,12 +25,7 @@ unrelated machine: the limit is the software's.
 SWAP_LIMIT_SOURCE = "arXiv:2403.06664 figures 9 and 10: one process, 6 to 10 drives"
 
 
-def step_schedule(cluster: Cluster, workload: Workload, plan: Plan, **options: Any) -> Schedule:
-    """The step module by module (`schedule.schedule`), imported when a step is played."""
-    from ziplan.runtimes.deepspeed.schedule import schedule
-
-    return schedule(cluster, workload, plan, **options)
-
+step_schedule = played_by(__name__, "DeepSpeed fetches as its coordinator does")
 
 __all__ = [
     "NAME",

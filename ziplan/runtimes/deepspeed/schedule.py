@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
@@ -61,16 +60,9 @@ def schedule(
     cluster: Cluster,
     workload: Workload,
     plan: Plan,
-    owner_broadcast: bool = False,
-    over_the_turn: bool = True,
     stated: Settings | None = None,
 ) -> Schedule:
-    """The step of one rank; DeepSpeed's stage 3 knows neither owners nor a prefetch that stops."""
-    if owner_broadcast or not over_the_turn:
-        raise BadInput.of(
-            "DeepSpeed fetches as its coordinator does, there is nothing to choose",
-            help="owner-broadcast and a prefetch that stops at the turn are played with the ideal runtime",
-        )
+    """The step of one rank."""
     facts = Facts(Derivation(record=False), cluster, workload, plan, stated)
     step = parts_of(facts)
     micro_step, afterwards = step.micro_step, step.afterwards

@@ -6,19 +6,12 @@ met by running it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from ziplan.runtimes.fsdp.config import emit
 from ziplan.runtimes.fsdp.memory import ledger
 from ziplan.runtimes.fsdp.notes import notes
 from ziplan.runtimes.fsdp.space import axes, homes, refusals, settle
 from ziplan.runtimes.fsdp.traffic import program
-
-if TYPE_CHECKING:
-    from ziplan.hardware.cluster import Cluster
-    from ziplan.plan import Plan
-    from ziplan.runtimes.schedule import Schedule
-    from ziplan.workload.training import Workload
+from ziplan.runtimes.played import played_by
 
 NAME = "fsdp"
 VERSION = "2.13"
@@ -30,12 +23,7 @@ SWAP_LIMIT: float | None = None
 SWAP_LIMIT_SOURCE = "FSDP2 has no NVMe offload"
 
 
-def step_schedule(cluster: Cluster, workload: Workload, plan: Plan, **options: Any) -> Schedule:
-    """The step group by group (`schedule.schedule`), imported when a step is played."""
-    from ziplan.runtimes.fsdp.schedule import schedule
-
-    return schedule(cluster, workload, plan, **options)
-
+step_schedule = played_by(__name__, "FSDP2 gathers as it does")
 
 __all__ = [
     "NAME",

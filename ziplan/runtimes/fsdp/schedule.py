@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
@@ -36,19 +35,8 @@ CONVENTIONS = (
 )
 
 
-def schedule(
-    cluster: Cluster,
-    workload: Workload,
-    plan: Plan,
-    owner_broadcast: bool = False,
-    over_the_turn: bool = True,
-) -> Schedule:
-    """The step of one rank; FSDP2 prefetches as it does, and shards every tensor over all ranks."""
-    if owner_broadcast or not over_the_turn:
-        raise BadInput.of(
-            "FSDP2 gathers as it does, there is nothing to choose",
-            help="owner-broadcast and a prefetch that stops at the turn are played with the ideal runtime",
-        )
+def schedule(cluster: Cluster, workload: Workload, plan: Plan) -> Schedule:
+    """The step of one rank; every tensor is sharded over all ranks."""
     facts = Facts(Derivation(record=False), cluster, workload, plan)
     micro_step, optimizer = program(facts.derivation, cluster, workload, plan)
     units = _units(modules(facts, work_flops(Parts(micro_step))))

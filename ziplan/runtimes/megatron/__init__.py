@@ -8,12 +8,13 @@ attention alone goes with sequence parallelism, as in the latter; the other mode
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ziplan.runtimes import deepspeed
 from ziplan.runtimes.megatron import memory, traffic, zero
 from ziplan.runtimes.megatron.config import emit
 from ziplan.runtimes.megatron.space import axes, homes, refusals, settle
+from ziplan.runtimes.played import played_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from ziplan.laws.law import Derivation
     from ziplan.plan import Plan
     from ziplan.runtimes.runtime import Ledger, Segment
-    from ziplan.runtimes.schedule import Schedule
     from ziplan.workload.training import Workload
 
 NAME = "megatron"
@@ -44,12 +44,7 @@ def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: 
     return own(derivation, cluster, workload, plan)
 
 
-def step_schedule(cluster: Cluster, workload: Workload, plan: Plan, **options: Any) -> Schedule:
-    """The step piece by piece (`schedule.schedule`), imported when a step is played."""
-    from ziplan.runtimes.megatron.schedule import schedule
-
-    return schedule(cluster, workload, plan, **options)
-
+step_schedule = played_by(__name__, "Megatron-LM gathers no parameters")
 
 __all__ = [
     "NAME",

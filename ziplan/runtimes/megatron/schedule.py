@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
@@ -19,19 +18,8 @@ CONVENTIONS = (
 )
 
 
-def schedule(
-    cluster: Cluster,
-    workload: Workload,
-    plan: Plan,
-    owner_broadcast: bool = False,
-    over_the_turn: bool = True,
-) -> Schedule:
+def schedule(cluster: Cluster, workload: Workload, plan: Plan) -> Schedule:
     """The step of one GPU; there is no parameter to gather."""
-    if owner_broadcast or not over_the_turn:
-        raise BadInput.of(
-            "Megatron-LM gathers no parameters, there is nothing to choose",
-            help="owner-broadcast and a prefetch that stops at the turn are played with the ideal runtime",
-        )
     program = zero.program if zero.used(plan) else traffic.program
     stages = [
         Stage(segment.name, int(segment.repeats), _written(segment))
