@@ -15,6 +15,7 @@ from ziplan.files.document import Path as Keys
 from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
 from ziplan.units import Precision
 from ziplan.workload.adapted import adapted, notes_on
+from ziplan.workload.families.kernels import flash_notes
 from ziplan.workload.kept import kept_bytes
 from ziplan.workload.model import Model
 from ziplan.workload.shapes import list_shapes
@@ -97,6 +98,8 @@ def _notes(model: Model, training: Training, precision: Precision) -> Iterator[s
             f"fp16: up to {LOSS_SCALE_POWER + 1} first steps are skipped while the loss scale falls from "
             f"2^{LOSS_SCALE_POWER}; moments are made in the first real one"
         )
+    if training.attention == "flash":
+        yield from flash_notes(model)
     narrow = [w for w in model.windows if w.tokens < training.attended]
     if narrow and training.attention == "flash":
         seen = ", ".join(f"{w.attentions} of {model.attentions} see {w.tokens:,} tokens" for w in narrow)

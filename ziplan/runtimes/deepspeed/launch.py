@@ -13,6 +13,7 @@ from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
 from ziplan.runtimes.shared.threads import divided_by_the_shell, threads_to_set
 from ziplan.runtimes.shared.train_py import recomputed_attention, trainable_lines
+from ziplan.workload.families.kernels import OF_THEIR_OWN
 
 PORT = 29500
 """torch.distributed's own default port."""
@@ -219,7 +220,8 @@ def _checkpointing_note(facts: Facts) -> list[str]:
         return []
     if mode == Checkpointing.SELECTIVE:
         alone = "In train.py, before the engine is made: attention alone under torch.utils.checkpoint"
-        if facts.workload.training.attention == "eager":
+        workload = facts.workload
+        if workload.training.attention == "eager" or workload.model.family in OF_THEIR_OWN:
             return [f"{alone}."]
         return [f"{alone}, as with", *recomputed_attention()]
     reentrant = f'{{"use_reentrant": {REENTRANT}}}'

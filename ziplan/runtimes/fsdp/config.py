@@ -10,7 +10,7 @@ from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.snippet import setup_module
 from ziplan.runtimes.fsdp.space import refusals
 from ziplan.runtimes.shared.threads import divided_by_the_shell, threads_to_set
-from ziplan.runtimes.shared.train_py import trainable_lines
+from ziplan.runtimes.shared.train_py import trainable_lines, within_reach
 from ziplan.workload.training import Workload
 
 LAYERS = {
@@ -37,6 +37,8 @@ def emit(
     reasons = refusals(cluster, workload, plan)
     if reasons:
         raise CannotEmit("FSDP2 cannot run this plan: " + "; ".join(reasons))
+    if plan.activation_checkpointing == Checkpointing.SELECTIVE:
+        within_reach(workload.model)
     facts = Facts(Derivation(record=False), cluster, workload, plan)
     files = {
         "fsdp_setup.py": setup_module(facts),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+from ziplan.errors import CannotEmit
+from ziplan.workload.families.kernels import OF_THEIR_OWN
+from ziplan.workload.model import Model
 from ziplan.workload.training import ALL_LINEAR, Adapters, Frozen, Training
 
 
@@ -29,6 +32,15 @@ def trainable_lines(training: Training, model: str = "model") -> list[str]:
             '    weight.requires_grad_(not any(f".{part}." in f".{name}" for part in frozen))',
         ]
     return []
+
+
+def within_reach(model: Model) -> None:
+    """Refuse to have attention recomputed where nothing can be put around it."""
+    if model.family in OF_THEIR_OWN:
+        raise CannotEmit(
+            f"transformers' {model.family} does not look its attention up, so it cannot be recomputed alone: "
+            "plan full checkpointing or none"
+        )
 
 
 def recomputed_attention() -> list[str]:
