@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from workload.loads import A100, CONFIG, LENGTH
+from workload.loads import A100, CONFIG, LENGTH, refused
 from workload.models import built, problems_of
 from workload.small import SMALL
 
