@@ -44,6 +44,8 @@ class Gpu(Part):
     `sustained_flops_per_s` what training without offload was measured to reach (model FLOPs,
     nothing recomputed), `matmul_flops_per_s` the best of a matrix product alone: an upper bound. The
     rates of products in training follow from the sustained one (`ziplan.hardware.rates.matrix_rate`).
+    `flash_2_flops_per_s` is what FlashAttention-2 reaches in forward and backward of causal attention, all
+    that it computes counted (3.5 times forward's; arXiv:2307.08691).
     `multiprocessors` take a tile of a product each; None where products are not counted in waves.
     """
 
@@ -52,6 +54,7 @@ class Gpu(Part):
     peak_flops_per_s: dict[Precision, ComputeRate] = Field(min_length=1)
     sustained_flops_per_s: dict[Precision, ComputeRate] = Field(default_factory=dict)
     matmul_flops_per_s: dict[Precision, ComputeRate] = Field(default_factory=dict)
+    flash_2_flops_per_s: dict[Precision, ComputeRate] = Field(default_factory=dict)
     multiprocessors: int | None = Field(default=None, ge=1, le=MOST, strict=True)
 
 

@@ -42,6 +42,15 @@ the peak; counted with the scores that backward recomputes, 0.34. Such kernels r
 in their first version and 50 to 73 % in their second (arXiv:2307.08691).
 """
 
+FLASH_2_OVER_MATRIX = 0.69
+"""The same of FlashAttention-2 where a GPU's own rate of it is not stated: as on the A100."""
+
+COUNTED_OF_EXECUTED = 3.0 / 3.5
+"""FLOPs of attention in forward and backward as they are counted, over those that a fused kernel executes.
+
+Its backward makes five products, of which one is the scores again; four are counted.
+"""
+
 ADAM_BYTES = 28.0
 """Bytes of DRAM traffic per parameter that the CPU optimizer updates.
 
@@ -146,21 +155,36 @@ def attention_rate(node: Node, precision: Precision) -> Rate:
     return matrices._replace(value=ATTENTION_OVER_MATRIX * matrices.value)
 
 
+def flash_2_rate(node: Node, precision: Precision) -> Rate:
+    """FLOP/s of one GPU in FlashAttention-2, counted as `attention_rate`'s are."""
+    stated = node.gpu.flash_2_flops_per_s.get(precision)
+    if stated is not None:
+        return Rate(COUNTED_OF_EXECUTED * stated)
+    matrices = _of_products(node, precision, MATRIX_OVER_SUSTAINED)
+    return matrices._replace(value=FLASH_2_OVER_MATRIX * matrices.value)
+
+
 def _of_products(node: Node, precision: Precision, over_sustained: float) -> Rate:
     gpu, sustained = node.gpu, sustained_rate(node, precision)
     best = gpu.matmul_flops_per_s.get(precision) or gpu.peak_flops_per_s.get(precision, UNLIMITED)
     return sustained._replace(value=min(over_sustained * sustained.value, best))
 
 
-GPU, MATRIX, ATTENTION = "gpu", "gpu_matrix", "gpu_attention"
+GPU, MATRIX, ATTENTION, FLASH_2 = "gpu", "gpu_matrix", "gpu_attention", "gpu_flash_2"
 
 IDLE = "gpu_idle"
 """FLOPs that matrix products leave undone in waves and tiles that are not full: all they take is time."""
 
-ARITHMETIC = {GPU: sustained_rate, MATRIX: matrix_rate, ATTENTION: attention_rate, IDLE: matrix_rate}
+ARITHMETIC = {
+    GPU: sustained_rate,
+    MATRIX: matrix_rate,
+    ATTENTION: attention_rate,
+    FLASH_2: flash_2_rate,
+    IDLE: matrix_rate,
+}
 """What a GPU computes, to its rate: all kinds at the one that training sustains, matrices, attention."""
 
-COUNTED = (GPU, MATRIX, ATTENTION)
+COUNTED = (GPU, MATRIX, ATTENTION, FLASH_2)
 """Those of them whose FLOPs are done."""
 
 

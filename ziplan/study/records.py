@@ -80,6 +80,7 @@ class TrainingEntry(Entry):
     sequence_length: int = Field(ge=1)
     precision: Precision
     attention: Literal["flash", "eager"]
+    attention_kernel: Literal["flash-2"] | None = None
     modules: Literal["plain", "fused"] = "plain"
     loss: Loss | None = None
     dropout: bool | None = None

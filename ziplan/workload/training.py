@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from ziplan.units import Launcher, Precision
 from ziplan.workload.loading import Loading
@@ -129,6 +129,8 @@ class TrainingChoices(Settings):
     optimizer: Optimizer = Field(default_factory=Optimizer)
     activation_checkpointing: Literal["none", "selective", "full", "auto"] = "auto"
     attention: Literal["flash", "eager"] = "flash"
+    attention_kernel: Literal["flash-2"] | None = None
+    """The kernel of fused attention; None: any."""
     modules: Literal["plain", "fused"] = "plain"
     """How norms, rotary embeddings and activation functions run: one kernel of PyTorch's for each operation,
     as Transformers writes them, or fused (torch.compile, Liger, kernels of one's own)."""
@@ -148,6 +150,14 @@ class TrainingChoices(Settings):
     """Whether PyTorch rounds pinned blocks up to powers of two: its default, which emitted files turn off."""
     expandable_segments: bool = True
     """Whether PyTorch's allocator has segments on the GPU that grow, as emitted files ask; by default not."""
+
+    @model_validator(mode="after")
+    def _kernel_of_fused_attention(self) -> TrainingChoices:
+        if self.attention_kernel is not None and self.attention == "eager":
+            raise ValueError(
+                "attention_kernel names the kernel of fused attention: it goes with attention: flash"
+            )
+        return self
 
 
 class Training(TrainingChoices):

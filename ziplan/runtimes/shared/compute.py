@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ziplan.hardware.rates import ATTENTION, IDLE, MATRIX, UNKNOWN, UNLIMITED, matrix_rate, tier_rate
+from ziplan.hardware.rates import (
+    ATTENTION,
+    FLASH_2,
+    IDLE,
+    MATRIX,
+    UNKNOWN,
+    UNLIMITED,
+    matrix_rate,
+    tier_rate,
+)
 from ziplan.laws.counts import attention_flops, step_flops
 from ziplan.laws.memory import logits_bytes
 from ziplan.laws.traffic import activation_traffic, exposed_weight_bytes
@@ -15,6 +24,9 @@ from ziplan.runtimes.shared.facts import Facts
 from ziplan.runtimes.shared.windows import seen_share
 from ziplan.workload.loss import INFERRED_LOGIT_BYTES, MADE_LOGIT_BYTES
 from ziplan.workload.model import Layer, Model
+
+KERNELS = {None: ATTENTION, "flash-2": FLASH_2}
+"""What computes fused attention, by its kernel: one rate where none is named."""
 
 COMPUTED_SHARE = {"flash": 0.5, "eager": 1.0}
 """Share of a causal score matrix that attention computes: flash kernels skip the masked half.
@@ -75,7 +87,7 @@ def products(f: Facts, matrices: float, attention: float, idle: float) -> tuple[
     return (
         Demand(COMPUTE, MATRIX, matrices if fused else matrices + attention),
         Demand(WAVES, IDLE, idle),
-        Demand(FUSED, ATTENTION, attention if fused else 0.0),
+        Demand(FUSED, KERNELS[f.workload.training.attention_kernel], attention if fused else 0.0),
     )
 
 
@@ -242,7 +254,8 @@ def _weights(f: Facts, flops: float, idle: float) -> float:
 
 def share_of_work(f: Facts, parts: Parts, share: float) -> Iterator[tuple[str, str, float]]:
     """(term, resource, amount) of a share of what the GPU does in a micro-step, matrices first."""
-    for term, resource in ((COMPUTE, MATRIX), (WAVES, IDLE), (FUSED, ATTENTION), (MOVED, f"{f.gpu}.read")):
+    attention = KERNELS[f.workload.training.attention_kernel]
+    for term, resource in ((COMPUTE, MATRIX), (WAVES, IDLE), (FUSED, attention), (MOVED, f"{f.gpu}.read")):
         amount = parts.of(term, resource, share)
         if amount or resource != IDLE:
             yield term, resource, amount
@@ -250,4 +263,4 @@ def share_of_work(f: Facts, parts: Parts, share: float) -> Iterator[tuple[str, s
 
 def work_flops(parts: Parts) -> float:
     """FLOPs of a micro-step's GPU work, of every kind."""
-    return parts.of(COMPUTE, MATRIX, 1.0) + parts.of(FUSED, ATTENTION, 1.0)
+    return parts.of(COMPUTE, MATRIX, 1.0) + sum(parts.of(FUSED, kernel, 1.0) for kernel in KERNELS.values())
