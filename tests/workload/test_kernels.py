@@ -12,7 +12,7 @@ from ziplan.hardware.profiles import load_cluster
 from ziplan.plan import Checkpointing, Plan
 from ziplan.runtimes import RUNTIMES
 from ziplan.workload.families import FAMILIES
-from ziplan.workload.families.kernels import EAGER_ALONE, EAGER_UNLESS_ASKED, OF_THEIR_OWN
+from ziplan.workload.kernels import EAGER_ALONE, EAGER_UNLESS_ASKED, OF_THEIR_OWN
 from ziplan.workload.load import load_workload
 
 

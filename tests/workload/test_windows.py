@@ -9,10 +9,10 @@ from ziplan.estimate import estimate
 from ziplan.laws.counts import chunked_share, windowed_share
 from ziplan.runtimes import RUNTIMES
 from ziplan.workload.families import FAMILIES, activation_bytes
-from ziplan.workload.families.windows import RULES
 from ziplan.workload.load import list_shapes, load_workload
 from ziplan.workload.shapes import shape_config
 from ziplan.workload.training import Training, Workload
+from ziplan.workload.windows import RULES
 
 WINDOWED = [name for name in list_shapes() if shape_config(name)["model_type"] in RULES]
 

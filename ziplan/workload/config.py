@@ -10,8 +10,8 @@ from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
 from ziplan.workload.families import FAMILIES, family_of
 from ziplan.workload.families.family import Fields, Report
 from ziplan.workload.families.kept import UNCOUNTED, is_counted
-from ziplan.workload.families.windows import windows
 from ziplan.workload.model import Model
+from ziplan.workload.windows import windows
 
 
 def model_of(name: str, config: Mapping[str, Any], report: Report) -> Model | None:

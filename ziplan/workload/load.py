@@ -15,8 +15,8 @@ from ziplan.files.document import Path as Keys
 from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
 from ziplan.units import Precision
 from ziplan.workload.adapted import adapted, notes_on
-from ziplan.workload.families.kernels import flash_notes
 from ziplan.workload.kept import kept_bytes
+from ziplan.workload.kernels import flash_notes
 from ziplan.workload.model import Model
 from ziplan.workload.shapes import list_shapes
 from ziplan.workload.source import Source, open_source

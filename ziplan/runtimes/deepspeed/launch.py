@@ -13,7 +13,7 @@ from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
 from ziplan.runtimes.shared.threads import divided_by_the_shell, threads_to_set
 from ziplan.runtimes.shared.train_py import recomputed_attention, trainable_lines
-from ziplan.workload.families.kernels import OF_THEIR_OWN
+from ziplan.workload.kernels import OF_THEIR_OWN
 
 PORT = 29500
 """torch.distributed's own default port."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ziplan.errors import CannotEmit
-from ziplan.workload.families.kernels import OF_THEIR_OWN
+from ziplan.workload.kernels import OF_THEIR_OWN
 from ziplan.workload.model import Model
 from ziplan.workload.training import ALL_LINEAR, Adapters, Frozen, Training
 
