@@ -83,6 +83,7 @@ class TrainingEntry(Entry):
     attention_kernel: Literal["flash-2"] | None = None
     modules: Literal["plain", "fused"] = "plain"
     loss: Loss | None = None
+    softmax: Literal["fp32", "16-bit"] | None = None
     dropout: bool | None = None
     master_precision: Literal["fp32", "bf16"] = "fp32"
     optimizer: Optimizer = Field(default_factory=lambda: Optimizer(fused=None))

@@ -136,6 +136,8 @@ class TrainingChoices(Settings):
     as Transformers writes them, or fused (torch.compile, Liger, kernels of one's own)."""
     loss: Loss | None = None
     """How the loss is made of 16-bit logits. None where it is not known."""
+    softmax: Literal["fp32", "16-bit"] | None = None
+    """In what eager attention takes the softmax of its scores. None where it is not known."""
     dropout: bool | None = None
     """Whether a model that has dropout trains with it. None where it is not known."""
     trainable: Trainable = "all"

@@ -9,7 +9,7 @@ from ziplan.runtimes.runtime import RUNNING, TRAINING, Ledger
 from ziplan.runtimes.shared.facts import FP32_BYTES, Facts
 from ziplan.workload.loss import INFERRED_LOGIT_BYTES, LOGIT_BYTES
 from ziplan.workload.model import Model
-from ziplan.workload.training import Workload
+from ziplan.workload.training import Training, Workload
 
 GPU_CONTEXT = (0.3e9, 1.2e9)
 """Bytes of a CUDA or HIP context with its loaded kernels, by GPU and library version.
@@ -68,6 +68,7 @@ WORKER = (0.07e9, 1.0e9)
 """Host bytes of a DataLoader worker of its own: a forked one dirties 66 MB (PyTorch 2.13, batches of 2,048
 tokens), and copies what it touches of a data set that is made of Python objects."""
 
+SCORES_KNOB = "attention, training.softmax"
 BATCH_KNOB = "micro_batch_size, sequence_length, longest_sequence, activation_checkpointing"
 LOGITS_KNOB = "micro_batch_size, sequence_length, longest_sequence, training.loss, the vocabulary"
 
@@ -122,12 +123,21 @@ def _widest(model: Model) -> float:
 
 
 def _add_scores(book: Ledger, f: Facts) -> None:
-    """Attention without a fused kernel takes the softmax of one layer's scores in fp32."""
+    """Attention without a fused kernel may take the softmax of one layer's scores in fp32."""
     model, training = f.workload.model, f.workload.training
-    eager = FP32_BYTES if training.attention == "eager" else 0.0
-    per_token = eager * float(model.attention_heads * training.longest)
-    scores = _of_tokens(f, "one layer's attention scores in fp32", 1.0, per_token)
-    book.add("attention scores in fp32", f.gpu, ("forward", "backward"), scores, low=0.0, knob="attention")
+    wide = float(model.attention_heads * training.longest)
+    low, high = (
+        _of_tokens(f, "one layer's attention scores in fp32", 1.0, wide * each)
+        for each in fp32_scores(training)
+    )
+    book.add("attention scores in fp32", f.gpu, ("forward", "backward"), high, low=low, knob=SCORES_KNOB)
+
+
+def fp32_scores(training: Training) -> tuple[float, float]:
+    """Bytes of a score of eager attention while its softmax is taken, beside what is kept: (low, high)."""
+    if training.attention != "eager" or training.softmax == "16-bit":
+        return 0.0, 0.0
+    return (FP32_BYTES if training.softmax == "fp32" else 0.0), FP32_BYTES
 
 
 def _by_mode(f: Facts, full: float, selective: float, none: float) -> float:
