@@ -15,6 +15,7 @@ from ziplan.runtimes.deepspeed.knobs import largest_trained_tensor, played
 from ziplan.runtimes.deepspeed.tiled import by_tiles
 from ziplan.runtimes.runtime import RUNNING, Ledger
 from ziplan.runtimes.shared import memory as shared
+from ziplan.runtimes.shared.outside import add_outside
 from ziplan.workload.model import Model
 
 NORM_BYTES, NORM_CHUNK = 8.0, 2.5e8
@@ -33,6 +34,7 @@ def gpu_ledger(facts: Facts) -> Ledger:
         kept_on_gpu=1 - facts.full * facts.checkpoints_on(facts.host),
         frozen_inputs_kept=facts.stage3,
     )
+    add_outside(book, facts, frozen_inputs_kept=facts.stage3)
     shared.add_logits(book, facts)
     shared.add_gpu_overhead(book, facts)
     return book

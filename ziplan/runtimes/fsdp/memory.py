@@ -11,6 +11,7 @@ from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.runtime import RUNNING, Ledger
 from ziplan.runtimes.shared import memory as shared
 from ziplan.runtimes.shared.loading import whole_model
+from ziplan.runtimes.shared.outside import add_outside
 from ziplan.workload.training import Workload
 
 GRADIENT_COPIES = 2.0
@@ -24,6 +25,7 @@ def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: P
     for chapter in (_gathered, _unreduced, _staged):
         chapter(book, facts)
     shared.add_activations(book, facts)
+    add_outside(book, facts)
     shared.add_logits(book, facts)
     shared.add_gpu_overhead(book, facts)
     if facts.host:
