@@ -15,7 +15,6 @@ from ziplan.runtimes.megatron import laws
 from ziplan.runtimes.megatron.facts import Facts
 from ziplan.runtimes.runtime import RUNNING, Ledger
 from ziplan.runtimes.shared import memory as shared
-from ziplan.runtimes.shared.facts import FP32_BYTES
 from ziplan.runtimes.shared.outside import add_outside
 from ziplan.workload.training import Workload
 
@@ -88,12 +87,14 @@ def _activations(book: Ledger, f: Facts) -> None:
 
 
 def _scores(book: Ledger, f: Facts) -> None:
-    """Attention without a fused kernel takes the softmax of a layer's scores in fp32."""
+    """Attention without a fused kernel may take the softmax of a layer's scores in fp32."""
     training = f.workload.training
-    heads = f.workload.model.attention_heads / f.plan.tp_degree
-    eager = FP32_BYTES if training.attention == "eager" else 0.0
-    scores = _of_tokens(f, "attention scores in fp32", 1.0, eager * heads * training.longest)
-    book.add("attention scores in fp32", f.gpu, ("forward", "backward"), scores, low=0.0, knob="attention")
+    wide = f.workload.model.attention_heads / f.plan.tp_degree * training.longest
+    low, high = (
+        _of_tokens(f, "attention scores in fp32", 1.0, wide * each) for each in shared.fp32_scores(training)
+    )
+    name, phases = "attention scores in fp32", ("forward", "backward")
+    book.add(name, f.gpu, phases, high, low=low, knob=shared.SCORES_KNOB)
 
 
 def _of_tokens(f: Facts, label: str, layers: float, per_token: float) -> float:
