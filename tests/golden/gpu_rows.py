@@ -103,5 +103,6 @@ ROWS = {
             0,
         ),
     ],
+    "launch_time": [({"kernel_count": 4000, "launch_latency": 7e-6}, 0.028)],
     "hook_time": [({"module_visits": 870, "hook_latency": 5e-4}, 0.435)],
 }

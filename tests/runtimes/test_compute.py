@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 from runtimes.toy import HIDDEN, MIDDLE, VOCABULARY, cluster, plan, toy, workload
+from workload.models import shipped
 
 from ziplan.estimate import estimate
 from ziplan.hardware.profiles import load_cluster
@@ -26,9 +27,11 @@ from ziplan.runtimes.deepspeed.traits import traits_of
 from ziplan.runtimes.fsdp.facts import Facts as FsdpFacts
 from ziplan.runtimes.shared.compute import gpu_work, matrix_flops, micro_step_flops
 from ziplan.runtimes.shared.facts import Facts
+from ziplan.runtimes.shared.launches import LAUNCH_LATENCY, OUTSIDE, latency
 from ziplan.study.records import load_runs, shipped_files
 from ziplan.study.validate import estimated
-from ziplan.workload.training import Training
+from ziplan.workload.kept import kept_bytes
+from ziplan.workload.training import Training, Workload
 
 LAYERS, TOKENS = 4, 2048
 MATRICES = LAYERS * (4 * HIDDEN**2 + 2 * HIDDEN * MIDDLE)
@@ -151,14 +154,56 @@ def test_a_slice_of_a_matrix_fills_fewer_waves_than_the_matrix():
 
 
 @pytest.mark.parametrize(
-    ("mode", "accesses"), [(Checkpointing.NONE, 5), (Checkpointing.FULL, 7), (Checkpointing.SELECTIVE, 6)]
+    ("mode", "passes"), [(Checkpointing.NONE, 5), (Checkpointing.FULL, 7), (Checkpointing.SELECTIVE, 5)]
 )
-def test_activations_are_written_and_read_in_each_sweep_and_logits_once(mode, accesses):
-    """60 bytes a width (30 outside of attention's core): 2 accesses forward, 2 recomputed, 3 backward."""
-    kept = facts().workload.activations
-    assert (kept.none_high, kept.selective_high) == (60 * HIDDEN, 30 * HIDDEN)
+def test_activations_are_moved_in_each_sweep_and_logits_by_the_loss(mode, passes):
+    """120 bytes a width forward, 180 backward: attention's core alone, when recomputed, moves none of it."""
     moved = demands(facts(mode=mode))["GPU memory"].amount
-    assert moved == TOKENS * (accesses * LAYERS * 60 * HIDDEN + 2 * 14 * VOCABULARY)
+    assert moved == TOKENS * (passes * LAYERS * 60 * HIDDEN + 36 * VOCABULARY)
+
+
+def llama(kernels, loss=None):
+    model = shipped("llama-2-7b")
+    training = Training(sequence_length=TOKENS, micro_batch_size=1, kernels=kernels, loss=loss)
+    return Workload(model, training, "bf16", kept_bytes(model, "flash", "bf16"))
+
+
+@pytest.mark.parametrize("runtime", ["deepspeed", "fsdp"])
+def test_modules_as_written_move_more_than_fused_ones_and_megatrons_are_fused(runtime):
+    def moved(name, kernels):
+        return float(estimate(cluster(), llama(kernels), RUNTIMES[name], plan()).terms["GPU memory"])
+
+    assert moved(runtime, None) == moved(runtime, "eager") > 2 * moved(runtime, "fused")
+    assert moved(runtime, "fused") > moved(runtime, "compiled"), "whose loss is compiled too"
+    assert moved("megatron", None) == moved("megatron", "fused") < moved("megatron", "eager")
+
+
+def test_few_tokens_wait_for_the_launches_of_all_kernels():
+    """Layers forward and backward, what is outside of them, a kernel for every gradient."""
+    work = llama("eager")
+    written = work.activations.written
+    kernels = 32 * (written.forward_kernels + written.backward_kernels) + OUTSIDE + 32 * 9 + 3
+    answer = on_fsdp(replace(work, training=with_tokens(work, 1)))
+    assert answer.terms["kernel launches"] == pytest.approx(kernels * LAUNCH_LATENCY)
+    assert "compute" not in answer.terms, "which takes less, and runs behind"
+    assert "kernel launches" not in on_fsdp(work).terms
+
+
+def on_fsdp(work):
+    return estimate(
+        cluster(), work, RUNTIMES["fsdp"], plan(activation_checkpointing=float(Checkpointing.NONE))
+    )
+
+
+def with_tokens(work, tokens):
+    return work.training.model_copy(update={"sequence_length": tokens})
+
+
+def test_a_grace_takes_longer_to_launch_a_kernel():
+    f = facts()
+    grace = f.cluster.node.cpu.model_copy(update={"name": "4 x Grace"})
+    node = f.cluster.node.model_copy(update={"cpu": grace})
+    assert latency(replace(f, cluster=replace(f.cluster, node=node))) > 2 * latency(f)
 
 
 def test_few_tokens_wait_for_the_weights():
@@ -204,27 +249,6 @@ def test_hooks_of_stage_3_are_the_floor_of_a_micro_step():
     assert answers[3.0].terms["Python hooks"] == pytest.approx(HOOK_LATENCY * (3 * inside + 2 * outside))
     assert "compute" not in answers[3.0].terms, "which takes less, and runs behind"
     assert "Python hooks" not in answers[2.0].terms
-
-
-def test_plain_modules_move_what_they_do_and_fused_ones_what_they_keep():
-    """300 h and 700 h bytes a token, or 2 and 3 accesses of the 60 h that are kept."""
-    f = facts()
-    work = replace(
-        f.workload,
-        activations=f.workload.activations._replace(
-            moved_forward=300.0 * HIDDEN, moved_backward=700.0 * HIDDEN
-        ),
-    )
-    fused = replace(work, training=work.training.model_copy(update={"modules": "fused"}))
-    for mode, again in ((Checkpointing.NONE, 0.0), (Checkpointing.FULL, 1.0)):
-        plain, kept = (
-            demands(Facts(Derivation(), f.cluster, each, plan(activation_checkpointing=float(mode))))[
-                "GPU memory"
-            ].amount
-            for each in (work, fused)
-        )
-        more = (300 - 2 * 60) * (1 + again) + (700 - 3 * 60)
-        assert plain - kept == pytest.approx(more * HIDDEN * TOKENS * LAYERS)
 
 
 def test_the_second_flash_attention_has_the_rate_that_was_measured():

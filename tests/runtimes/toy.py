@@ -6,6 +6,7 @@ from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.node import Node
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.workload.model import ActivationBytes, Model, Operator
+from ziplan.workload.passes import Passes
 from ziplan.workload.training import Training, Workload
 
 HIDDEN, MIDDLE, VOCABULARY = 1024, 4096, 2048
@@ -39,7 +40,8 @@ def workload(model=None, **training) -> Workload:
     model = model or toy()
     settings = Training.model_validate({"sequence_length": 16, **training})
     low, high = 34.0 * model.d_model, 60.0 * model.d_model
-    kept = ActivationBytes(low, high, low / 2, high / 2)
+    moved = Passes(2 * high, 3 * high)
+    kept = ActivationBytes(low, high, low / 2, high / 2, fused=moved, written=moved)
     return Workload(model, settings, settings.precision or "bf16", kept)
 
 

@@ -28,7 +28,7 @@ def measured_bytes_per_token(
     settings = hf_config(config)
     settings._attn_implementation = {"flash": "sdpa", "eager": "eager"}[attention]
     settings._experts_implementation = "eager"
-    _set_dropout(settings, dropout, attention)
+    set_dropout(settings, dropout, attention)
     _mask_like_a_gpu(torch, monkeypatch)
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -88,7 +88,7 @@ class _Watch:
         return sum(size for size, _ in self.kept.values())
 
 
-def _set_dropout(settings, dropout, attention):
+def set_dropout(settings, dropout, attention):
     for key, value in vars(settings).items():
         if isinstance(value, (int, float)) and re.search(r"(pdrop|dropout|dropout_prob|dropout_rate)$", key):
             # The CPU has no flash kernel with dropout; a GPU's keeps a seed only.

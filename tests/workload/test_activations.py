@@ -10,7 +10,6 @@ from workload.models import built, shipped
 from workload.small import SMALL
 
 from ziplan.workload.families import FAMILIES, activation_bytes
-from ziplan.workload.families.gpt2 import layer_bytes_kept
 from ziplan.workload.shapes import list_shapes
 
 WIDER = {
@@ -106,8 +105,8 @@ def test_gpt_with_dropout_and_fused_kernels_is_korthikantis_formula(name):
     model = shipped(name)
     width, heads = model.d_model, model.attention_heads
     statistics = 16
-    assert layer_bytes_kept(model, "fp16", eager_modules=False, dropout=True) - statistics == 34 * width
     kept = activation_bytes(model, "eager", "fp16")
+    assert kept.with_dropout(True).none_low - statistics == 34 * width
     assert kept.attention_scores_high == 5 * heads
     assert kept.none_low < 34 * width < kept.none_high
 

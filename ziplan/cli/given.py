@@ -22,6 +22,7 @@ ABOUT_THE_RUN: Mapping[str, tuple[Any, Any]] = {
     "precision": (options.PrecisionOption, None),
     "checkpointing": (options.CheckpointingOption, None),
     "attention": (options.AttentionOption, None),
+    "kernels": (options.KernelsOption, None),
     "optimizer": (options.OptimizerOption, None),
     "optimizer_threads": (options.OptimizerThreads, None),
     "lora_rank": (options.LoraRank, None),

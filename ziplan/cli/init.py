@@ -29,6 +29,7 @@ training:
   optimizer: {kind: adamw, learning_rate: 1e-5, weight_decay: 0.1}  # or lion, adamw_8bit, adafactor, sgd
   activation_checkpointing: auto  # none, selective, full, or auto: the solver decides
   attention: flash              # flash or eager
+  # kernels: eager              # or fused, compiled: norms, positions and functions in kernels of their own
   # trainable: {lora_rank: 16, targets: [q_proj, v_proj]}  # adapters; `targets: [all-linear]` is every linear
   # trainable: {frozen: [embed_tokens]}  # parts of the model that are left as they are
   # loading: {zero_init: true, dtype: bf16, copies: rank_0, largest_file: 5 GB}  # how weights come in

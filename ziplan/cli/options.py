@@ -39,6 +39,14 @@ class Attention(str, Enum):
     EAGER = "eager"
 
 
+class Kernels(str, Enum):
+    """What computes a layer between its matrix products."""
+
+    EAGER = "eager"
+    FUSED = "fused"
+    COMPILED = "compiled"
+
+
 class OptimizerKind(str, Enum):
     """Optimizers."""
 
@@ -255,9 +263,15 @@ CheckpointingOption = Annotated[
 AttentionOption = Annotated[
     Attention | None, _option("--attention", help="How attention is computed. Default: flash.")
 ]
+KernelsOption = Annotated[
+    Kernels | None,
+    _option("--kernels", help="Norms, positions, functions. Default: eager; fused under megatron."),
+]
 OptimizerOption = Annotated[
     OptimizerKind | None, _option("--optimizer", help="The optimizer. Default: adamw.")
 ]
+
+
 def some_threads(text: str) -> int | str:
     """A number of threads, or the word for what starts the run."""
     words = get_args(Launcher)

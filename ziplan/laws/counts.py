@@ -14,8 +14,15 @@ from ziplan.units import (
     FlopsPerTokenPair,
     Params,
     Ratio,
+    Seconds,
     Tokens,
 )
+
+
+@law("PyTorch: the host launches kernel after kernel, the GPU computes them in turn")
+def launch_time(kernel_count: Count, launch_latency: Seconds) -> Seconds:
+    """Time that the host takes to launch so many kernels, whatever they compute."""
+    return kernel_count * launch_latency
 
 
 @law("arXiv:2104.07857 sec 3")

@@ -47,7 +47,9 @@ def cpu_adam_time_by_bandwidth(
     return optimizer_bytes_per_param * params / dram_bandwidth
 
 
-@law("https://sites.utexas.edu/jdm4372/2025/02/17/single-core-memory-bandwidth-latency-bandwidth-and-concurrency")
+@law(
+    "https://sites.utexas.edu/jdm4372/2025/02/17/single-core-memory-bandwidth-latency-bandwidth-and-concurrency"
+)
 def cpu_adam_time_by_threads(
     params: Params,
     fetched_bytes_per_param: BytesPerParam,

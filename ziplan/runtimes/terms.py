@@ -25,6 +25,7 @@ TERMS: Final[Mapping[str, str]] = {
     "attention": "attention on the GPU, where it is a kernel of its own",
     "partial waves": "multiprocessors that idle while a product's last tiles are computed",
     "GPU memory": "what only moves bytes through the GPU's own memory",
+    "kernel launches": "the host's time for launching kernels, where the GPU waits for it",
     "Python hooks": "Python's time for visits of modules, where the GPU waits for it",
     "gather": "parameters, from all ranks to each",
     "parameter read": "parameters, from NVMe to host memory, in forward and backward",

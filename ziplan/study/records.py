@@ -24,7 +24,7 @@ from ziplan.units import Precision
 from ziplan.workload.loading import Loading
 from ziplan.workload.loss import Loss
 from ziplan.workload.model_file import CompanionEntry
-from ziplan.workload.training import MOST_WORKERS, Optimizer, Threads, Trainable
+from ziplan.workload.training import MOST_WORKERS, Kernels, Optimizer, Threads, Trainable
 
 SCHEMA = "ziplan.measurement/1"
 SHIPPED = Path(__file__).parent / "measurements"
@@ -81,7 +81,7 @@ class TrainingEntry(Entry):
     precision: Precision
     attention: Literal["flash", "eager"]
     attention_kernel: Literal["flash-2"] | None = None
-    modules: Literal["plain", "fused"] = "plain"
+    kernels: Kernels | None = None
     loss: Loss | None = None
     softmax: Literal["fp32", "16-bit"] | None = None
     dropout: bool | None = None

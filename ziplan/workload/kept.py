@@ -1,14 +1,15 @@
-"""What a layer keeps for backward when parts of the model are frozen or have adapters beside them."""
+"""What a layer keeps for backward and moves, of models with frozen parts or adapters too."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from ziplan.units import Precision
-from ziplan.workload.families import activation_bytes
+from ziplan.workload.families import activation_bytes, moved
 from ziplan.workload.families.family import ELEMENT_BYTES, Attention
 from ziplan.workload.gradients import LORA_A, LORA_B, tensor_read
 from ziplan.workload.model import ActivationBytes, Layer, Model, Operator
+from ziplan.workload.passes import Passes
 
 ATTENTION_OUTPUTS = ("o_proj", "out_proj", "dense", "c_proj", "o")
 """What the linear after attention is called."""
@@ -25,6 +26,8 @@ def kept_bytes(
     """
     whole = activation_bytes(model, attention, precision).with_dropout(dropout)
     element = ELEMENT_BYTES[precision]
+    matrices = _mean_passes(model, lambda layer: _of_matrices(layer, element))
+    whole = whole._replace(fused=whole.fused + matrices, written=whole.written + matrices)
     if model.trainable_params == model.params:
         return whole
     middle = _mean(model, lambda layer: sum(o.in_features for o in layer if o.name.endswith(LORA_B)))
@@ -41,9 +44,8 @@ def kept_bytes(
         # A flash kernel keeps its output for its own backward.
         frozen_inputs=element * _mean(model, lambda layer: _unread(layer, without_attention=flash)),
         selective_frozen_inputs=element * _mean(model, _unread),
-        moved_forward=whole.moved_forward,
-        moved_backward=whole.moved_backward,
-        moved_by_dropout=whole.moved_by_dropout,
+        fused=whole.fused,
+        written=whole.written,
     )
 
 
@@ -52,6 +54,35 @@ def _mean(model: Model, width: Callable[[Layer], float]) -> float:
     blocks = [section for section in model.sections if section.block]
     total = sum(section.repeat * width(layer) for section in blocks for layer in section.layers)
     return total / sum(section.repeat * len(section.layers) for section in blocks)
+
+
+def _mean_passes(model: Model, passes: Callable[[Layer], Passes]) -> Passes:
+    """The mean over layers of what passes in each."""
+    found = [
+        (section.repeat, passes(layer))
+        for section in model.sections
+        if section.block
+        for layer in section.layers
+    ]
+    layers = sum(repeat for repeat, _ in found)
+    return sum((each * (repeat / layers) for repeat, each in found), Passes())
+
+
+def _of_matrices(layer: Layer, element: int) -> Passes:
+    """Kernels of a layer's products, sums for biases and for tensors that several modules read."""
+    linears = [operator for operator in layer if operator.kind == "linear"]
+    passes, read = Passes(), set[str]()
+    for operator in linears:
+        passes += moved.linear(
+            element, operator.out_features, bias=operator.bias, trainable=operator.trainable
+        )
+        tensor = operator.name if operator.name.endswith(LORA_B) else tensor_read(operator.name)
+        if tensor in read:
+            passes += moved.read_again(element, operator.in_features)
+        read.add(tensor)
+        if operator.name.endswith(LORA_B):
+            passes += moved.adapter(element, operator.out_features)
+    return passes
 
 
 def _unread(layer: Layer, without_attention: bool = False) -> float:

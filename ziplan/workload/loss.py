@@ -22,9 +22,16 @@ training loop still holds the model's output: in 16 bits, or in fp32 from transf
 known: from a loss taken in 16 bits (its log-softmax and two gradients) on.
 """
 
-MADE_LOGIT_BYTES: Mapping[Loss | None, float] = {"fused": 4.0, "upcast": 14.0, None: 14.0}
-"""Bytes of the tensors that are made on the way, each counted once, for the time that they take: of a fused
-kernel the logits and their gradient, else 16-bit logits, their fp32 copy, its log-softmax and a gradient."""
+MOVED_LOGIT_BYTES: Mapping[Loss | None, float] = {"fused": 8.0, "upcast": 36.0, None: 36.0}
+"""Bytes that a loss reads and writes per token and vocabulary entry, but for the product that makes logits.
+
+Fused: 16-bit logits read for the largest and for the sum, in backward read, and their gradient written.
+Upcast: the cast (2 read, 4 written), log-softmax (4 and 4), in backward the gradient of what is picked (4,
+all zeros but one), that of the log-softmax (two tensors read, one written) and its cast (4 and 2).
+"""
+
+INFERRED_MOVED_LOGIT_BYTES = 14.0
+"""The same without backward: the cast and the log-softmax."""
 
 INFERRED_LOGIT_BYTES = (2.0, 10.0)
 """The same without backward, from 16-bit logits whose log-softmax is taken row by row (TRL,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from ziplan.workload.passes import Passes
+
 OperatorKind = Literal["linear", "embedding", "norm", "experts", "parameter"]
 
 
@@ -115,11 +117,12 @@ class ActivationBytes(NamedTuple):
     """What dropout would add to `attention_scores_low`: probabilities that are dropped out, and a mask."""
     dropped_scores_high: float = 0.0
     """The same, as it is counted in `attention_scores_high`."""
-    moved_forward: float = 0.0
-    moved_backward: float = 0.0
-    """What modules as written, with dropout, move through the GPU's memory; 0 where nobody has counted it."""
-    moved_by_dropout: float = 0.0
-    """Of each of the two, what dropout alone moves."""
+    fused: Passes = Passes()
+    """What one layer moves where fused kernels compute it."""
+    written: Passes = Passes()
+    """The same of modules as transformers writes them."""
+    dropout: Passes = Passes()
+    """What of that dropout does."""
 
     def with_dropout(self, dropout: bool | None) -> ActivationBytes:
         """The range where dropout is known to be on, or off; None where it is not known."""
@@ -135,8 +138,7 @@ class ActivationBytes(NamedTuple):
             none_high=self.none_high - self.masks,
             selective_high=self.selective_high - self.masks,
             attention_scores_high=self.attention_scores_high - self.dropped_scores_high,
-            moved_forward=self.moved_forward - self.moved_by_dropout,
-            moved_backward=self.moved_backward - self.moved_by_dropout,
+            written=self.written + -1 * self.dropout,
         )
 
 

@@ -33,6 +33,11 @@ MOST_SEQUENCES = 100_000_000
 """No step of training takes more; a value above it is a slip."""
 
 
+Kernels = Literal["eager", "fused", "compiled"]
+"""Eager: modules as transformers writes them, a kernel for each operator. Fused: one kernel for a norm,
+for positions, for an activation function and its product (Megatron-LM, Apex, Transformer Engine, Liger,
+flash-attn's). Compiled: by torch.compile, which fuses as much."""
+
 LARGEST_RANK = 65_536
 """No adapter's rank comes near the width of a model this wide; a value above it is a slip."""
 
@@ -131,9 +136,8 @@ class TrainingChoices(Settings):
     attention: Literal["flash", "eager"] = "flash"
     attention_kernel: Literal["flash-2"] | None = None
     """The kernel of fused attention; None: any."""
-    modules: Literal["plain", "fused"] = "plain"
-    """How norms, rotary embeddings and activation functions run: one kernel of PyTorch's for each operation,
-    as Transformers writes them, or fused (torch.compile, Liger, kernels of one's own)."""
+    kernels: Kernels | None = None
+    """What computes a layer between its matrix products; None: what the runtime's users run."""
     loss: Loss | None = None
     """How the loss is made of 16-bit logits. None where it is not known."""
     softmax: Literal["fp32", "16-bit"] | None = None

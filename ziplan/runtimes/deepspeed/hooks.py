@@ -9,11 +9,12 @@ from ziplan.runtimes.deepspeed.tiled import by_tiles
 from ziplan.runtimes.runtime import PYTHON, Demand
 from ziplan.workload.model import Model
 
-HOOK_LATENCY = 0.567e-3
+HOOK_LATENCY = 0.525e-3
 """Seconds of Python for each visit of a module in stage 3: hooks, fetch, prefetch, release.
 
 From Qwen's README (https://github.com/QwenLM/Qwen, 7B in full on 2 A100, 256 tokens): 0.5 s a micro-step
-that 512 tokens do not lengthen, over 870 visits. DeepSpeed's own post on its core API has 0.67 ms on H100s.
+that 512 tokens do not lengthen, 0.037 s of it for launching its kernels, over 870 visits. DeepSpeed's own
+post on its core API has 0.67 ms on H100s.
 """
 
 HOOKS = "Python hooks"

@@ -23,6 +23,7 @@ from ziplan.runtimes.deepspeed.traffic import parts_of
 from ziplan.runtimes.deepspeed.update import OPTIMIZER_BUFFERS, update
 from ziplan.runtimes.runtime import PYTHON
 from ziplan.runtimes.schedule import Buffers, Held, Parts, Schedule, Stage, Work, Works, shares
+from ziplan.runtimes.shared import launches
 from ziplan.runtimes.shared.compute import share_of_work, work_flops
 from ziplan.runtimes.shared.sweeps import Module, modules
 from ziplan.runtimes.terms import ACTIVATIONS_DOWN, ACTIVATIONS_UP, GRADIENT_COPIES, OTHERS_GRADIENTS
@@ -308,7 +309,9 @@ class _Written:
     def _launch(self, stop: _Stop) -> int:
         """The Python thread at a module; it runs ahead of the GPU as far as it can."""
         seconds = self.parts.of(HOOKS, PYTHON, 1 / len(self.stops))
-        return self.works.add(stop.name, HOOKS, PYTHON, seconds, line=PYTHON) if seconds else -1
+        hooked = self.works.add(stop.name, HOOKS, PYTHON, seconds, line=PYTHON) if seconds else -1
+        launched = launches.play(self.works, self.parts, stop.name, 1 / len(self.stops))
+        return max(hooked, launched)
 
     def _compute(self, place: int, stop: _Stop, after: set[int], freed: Held) -> int:
         """What the GPU does for a module; what the module lets go is free when all of it is done."""

@@ -39,6 +39,7 @@ from ziplan.runtimes.deepspeed.shards import swapped_in
 from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
 from ziplan.runtimes.runtime import Demand, Segment
 from ziplan.runtimes.shared.compute import gpu_work
+from ziplan.runtimes.shared.launches import launches
 from ziplan.workload.training import Workload
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class StepParts(NamedTuple):
 
     blocking: tuple[Demand, ...]
     compute: tuple[Demand, ...]
-    hooks: Demand
+    python: tuple[Demand, ...]
     beside: tuple[Demand, ...]
     at_the_last: LastGradients
     boundary: Segment
@@ -83,7 +84,7 @@ def parts_of(f: Facts) -> StepParts:
     return StepParts(
         blocking,
         compute,
-        hooks(f),
+        (hooks(f), launches(f)),
         beside,
         last_gradients(f),
         boundary(f),
@@ -97,7 +98,7 @@ def _micro_steps(plan: Plan, step: StepParts) -> tuple[Segment, ...]:
     last = step.at_the_last
     chains = (
         (*step.blocking, *step.compute, *last.held),
-        (step.hooks, *last.held),
+        (*step.python, *last.held),
         (*step.blocking, *step.beside, *last.beside),
     )
     before = _micro_step(plan.accumulation_steps - 1, step)
@@ -105,7 +106,7 @@ def _micro_steps(plan: Plan, step: StepParts) -> tuple[Segment, ...]:
 
 
 def _micro_step(repeats: float, step: StepParts) -> Segment:
-    chains = ((*step.blocking, *step.compute), (*step.blocking, *step.beside), (step.hooks,))
+    chains = ((*step.blocking, *step.compute), (*step.blocking, *step.beside), step.python)
     return Segment("micro-step", repeats, chains)
 
 

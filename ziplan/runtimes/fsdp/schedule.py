@@ -16,6 +16,7 @@ from ziplan.plan import Plan
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.traffic import program
 from ziplan.runtimes.schedule import Parts, Schedule, Stage, Work, Works, shares
+from ziplan.runtimes.shared import launches
 from ziplan.runtimes.shared.compute import share_of_work, work_flops
 from ziplan.runtimes.shared.sweeps import Module, modules
 from ziplan.runtimes.terms import GRADIENTS_DOWN
@@ -146,8 +147,9 @@ class _Written:
             self._reduce(unit)
 
     def _compute(self, name: str, share: float, begins: int) -> int:
+        launched = launches.play(self.works, self.parts, name, share)
         for work in share_of_work(self.f, self.parts, share):
-            begins = self.works.add(name, *work, (begins,))
+            begins = self.works.add(name, *work, (begins, launched))
         return begins
 
     def _gather(self, unit: _Unit, sweep: str, after: int) -> int:

@@ -25,6 +25,7 @@ from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.groups import Groups
 from ziplan.runtimes.runtime import Demand, Segment
 from ziplan.runtimes.shared.compute import gpu_work
+from ziplan.runtimes.shared.launches import launches
 from ziplan.runtimes.terms import GRADIENTS_DOWN
 from ziplan.workload.training import Workload
 
@@ -129,10 +130,11 @@ def _micro_step(f: Facts) -> Segment:
         [reduced, *down],
     )
     waiting = [*_added(f, moves)]
+    launched = launches(f)
     return Segment(
         "micro-step",
         f.plan.accumulation_steps,
-        tuple((*before, *chain, *after, *waiting) for chain in chains),
+        (*((*before, *chain, *after, *waiting) for chain in chains), (launched,)),
     )
 
 

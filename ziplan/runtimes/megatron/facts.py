@@ -15,6 +15,7 @@ from ziplan.laws.law import minimum, where
 from ziplan.runtimes.megatron import laws
 from ziplan.runtimes.shared import facts as shared
 from ziplan.units import Precision
+from ziplan.workload.training import Kernels
 
 
 class StateBytes(NamedTuple):
@@ -48,16 +49,16 @@ class Facts(shared.Facts):
     """A plan on a machine, in Megatron's terms."""
 
     @cached_property
-    def plain(self) -> float:
-        """Megatron-LM fuses norms, biases and activation functions (arXiv:2104.04473 sec 4.2)."""
-        return 0.0
-
-    @cached_property
     def ranks(self) -> float:
         """GPUs of a node that work."""
         plan = self.plan
         everyone = plan.dp_degree * plan.tp_degree * plan.pp_degree
         return minimum(float(self.cluster.node.gpus_per_node), everyone)
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """Megatron-LM fuses norms, functions, positions and dropout unless it is told not to."""
+        return self.workload.training.kernels or "fused"
 
     @cached_property
     def states(self) -> StateBytes:

@@ -15,6 +15,7 @@ from ziplan.runtimes.megatron import laws
 from ziplan.runtimes.megatron.facts import UNDIVIDED_MASKS, UNDIVIDED_TENSORS
 from ziplan.runtimes.shared.facts import ELEMENT_BYTES
 from ziplan.workload.model import ActivationBytes, Model, Operator
+from ziplan.workload.passes import Passes
 from ziplan.workload.training import Workload
 
 
@@ -61,6 +62,8 @@ def _kept(workload: Workload, degree: int) -> ActivationBytes:
     least = UNDIVIDED_TENSORS * ELEMENT_BYTES[workload.precision] * width
     most = least + UNDIVIDED_MASKS * width
 
+    undivided = min(1.0, most / (acts.none_high or most))
+
     def part(whole: float, undivided: float) -> float:
         return laws.divided_bytes_per_token(
             whole_bytes_per_token=whole,
@@ -77,4 +80,12 @@ def _kept(workload: Workload, degree: int) -> ActivationBytes:
         attention_scores_high=acts.attention_scores_high / degree,
         frozen_inputs=acts.frozen_inputs,
         selective_frozen_inputs=acts.selective_frozen_inputs,
+        fused=_moved(acts.fused, undivided, degree),
+        written=_moved(acts.written, undivided, degree),
     )
+
+
+def _moved(passes: Passes, undivided: float, degree: int) -> Passes:
+    """What a rank's kernels move, of which a share is not divided; there are as many of them."""
+    share = undivided + (1 - undivided) / degree
+    return replace(passes, forward=share * passes.forward, backward=share * passes.backward)

@@ -42,6 +42,7 @@ from ziplan.runtimes.shared.compute import (
     products,
 )
 from ziplan.runtimes.shared.facts import FP32_BYTES
+from ziplan.runtimes.shared.launches import launches
 from ziplan.workload.model import Model
 from ziplan.workload.training import Workload
 
@@ -88,7 +89,7 @@ def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: 
     waiting = tuple(demand._replace(term=BUBBLE) for demand in (*layers, *passed))
     idle = derivation.apply(laws.idle_micro_steps, pp_degree=plan.pp_degree)
     return (
-        Segment("micro-step", plan.accumulation_steps, (average,)),
+        Segment("micro-step", plan.accumulation_steps, (average, (launches(facts, last),))),
         Segment(UNEVEN, plan.accumulation_steps, (more,), idle=True),
         Segment(BUBBLE, idle, (waiting,), idle=True),
         Segment("gradient exchange", 1.0, (_exchanged(facts),)),

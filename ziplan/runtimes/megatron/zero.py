@@ -42,8 +42,9 @@ def used(plan: Plan) -> bool:
 
 def _of_slice(workload: Workload, plan: Plan) -> tuple[Workload, Plan]:
     """A slice and its plan; a grid is of one degree, which is not searched."""
-    fused = replace(workload, training=workload.training.model_copy(update={"modules": "fused"}))
-    return sliced(fused, int(np.max(plan.tp_degree))), replace(plan, tp_degree=1.0)
+    training = workload.training.model_copy(update={"kernels": workload.training.kernels or "fused"})
+    slice_ = sliced(replace(workload, training=training), int(np.max(plan.tp_degree)))
+    return slice_, replace(plan, tp_degree=1.0)
 
 
 def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:

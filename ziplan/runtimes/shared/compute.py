@@ -22,7 +22,7 @@ from ziplan.runtimes.schedule import Parts
 from ziplan.runtimes.shared.compute_waves import idle_of
 from ziplan.runtimes.shared.facts import Facts
 from ziplan.runtimes.shared.windows import seen_share
-from ziplan.workload.loss import INFERRED_LOGIT_BYTES, MADE_LOGIT_BYTES
+from ziplan.workload.loss import INFERRED_MOVED_LOGIT_BYTES, MOVED_LOGIT_BYTES
 from ziplan.workload.model import Layer, Model
 
 KERNELS = {None: ATTENTION, "flash-2": FLASH_2}
@@ -36,12 +36,6 @@ They skip what lies outside of a window too (arXiv:2310.06825 sec 2).
 
 SWEEP = 2.0
 """FLOPs per parameter and token of one product with a matrix, forward or for one of its two gradients."""
-
-WRITTEN_AND_READ = 2.0
-"""Accesses of a tensor that one operator makes and the next takes."""
-
-IN_BACKWARD = 3.0
-"""Accesses of a kept activation in backward: it is read, and its gradient is written and read."""
 
 SCORES_FORWARD, MASKS_FORWARD = 10.0, 2.0
 """Accesses of an attention score in forward where kernels are eager, of its element and of masks of one byte.
@@ -168,20 +162,12 @@ def attention_flops_of(f: Facts) -> float:
 
 
 def _activations(f: Facts) -> float:
-    """Bytes of the layers' activations.
-
-    Each tensor that the modules as written keep (`none_high`) is written and read; where they are not fused,
-    all that their operations move, if that is more.
-    """
-    acts, reached = f.workload.activations, f.by_reach(lambda swept: swept.layers)
-    kept = acts.none_high
-    forward = max(kept, f.plain * acts.moved_forward / WRITTEN_AND_READ)
-    backward = max(kept, f.plain * acts.moved_backward / IN_BACKWARD)
-    again = f.full * forward + f.selective * (kept - acts.selective_high)
+    """Bytes of the layers' activations and their gradients, kernel by kernel but for matrix products."""
+    passes, reached = f.passes, f.by_reach(lambda swept: swept.layers)
     swept = (
-        ("activations moved in forward", forward, WRITTEN_AND_READ),
-        ("activations moved in recomputation", reached * again, WRITTEN_AND_READ),
-        ("activations and their gradients moved in backward", reached * backward, IN_BACKWARD),
+        ("activations moved in forward", passes.forward, 1.0),
+        ("activations moved in recomputation", passes.forward, reached * f.full),
+        ("activations and their gradients moved in backward", passes.backward, reached),
     )
     return total(
         f.derivation.apply(
@@ -215,11 +201,12 @@ def _scores(f: Facts) -> float:
 
 
 def moved_by_loss(f: Facts) -> float:
-    """Bytes of logits and loss, each tensor written and read once."""
-    model = f.workload.model
-    trains = model.trainable_params > 0
-    each = MADE_LOGIT_BYTES[f.workload.training.loss] if trains else INFERRED_LOGIT_BYTES[1]
-    return WRITTEN_AND_READ * f.derivation.apply(
+    """Bytes of logits and loss, each tensor of each kernel read or written once."""
+    model, loss = f.workload.model, f.workload.training.loss
+    if loss is None and f.kernels == "compiled":
+        loss = "fused"
+    each = MOVED_LOGIT_BYTES[loss] if model.trainable_params else INFERRED_MOVED_LOGIT_BYTES
+    return f.derivation.apply(
         logits_bytes,
         "logits and loss of one micro-step",
         tokens_per_rank=f.tokens,

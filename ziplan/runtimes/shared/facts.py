@@ -12,7 +12,8 @@ from ziplan.laws.law import Derivation, minimum, where
 from ziplan.laws.optimizer import optimizer_bytes_per_param
 from ziplan.plan import Checkpointing, Plan
 from ziplan.workload.gradients import Backward, backward
-from ziplan.workload.training import Workload
+from ziplan.workload.passes import Passes
+from ziplan.workload.training import Kernels, Workload
 
 ELEMENT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0}
 """Bytes of an element in the precision that computes: parameters in use, gradients, activations."""
@@ -84,14 +85,20 @@ class Facts:
         return self.workload.training.pinned_rounding
 
     @cached_property
+    def kernels(self) -> Kernels:
+        """What computes a layer between its matrix products: modules as they are written unless stated."""
+        return self.workload.training.kernels or "eager"
+
+    @cached_property
+    def passes(self) -> Passes:
+        """What one layer moves for a token, and its kernels."""
+        kept = self.workload.activations
+        return kept.written if self.kernels == "eager" else kept.fused
+
+    @cached_property
     def stops_early(self) -> float:
         """1 where recomputation of a layer ends before its last matrix (`compute.stopped_before`)."""
         return 0.0
-
-    @cached_property
-    def plain(self) -> float:
-        """1 where each operation of norms, rotary embeddings and activation functions is a kernel."""
-        return float(self.workload.training.modules == "plain")
 
     def by_reach(self, measure: Callable[[Backward], float]) -> float:
         """`measure` of what one backward computes."""

@@ -117,21 +117,24 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     half = (
         keep.layer_norm(hidden)
         + keep.inputs(hidden)
-        + keep.attention(heads, heads, model.head_dim, dropout=True, native_softmax=True, rotary=0)
+        + keep.attention(heads, heads, model.head_dim, dropout=True, native_softmax=True)
         + keep.masks(hidden)
+        + keep.residuals(hidden)
     )
     kept = half * (model.attentions / model.layer_count)
     for stack in ("encoder", "decoder"):
         matrix = model.operator(f"{stack}.fc1")
         mlp = keep.layer_norm(hidden) + _mlp(keep, hidden, matrix.out_features, model.activation_function)
-        kept += (mlp + keep.masks(matrix.out_features, hidden)) * (matrix.count / model.layer_count)
+        kept += (mlp + keep.masks(matrix.out_features, hidden) + keep.residuals(hidden)) * (
+            matrix.count / model.layer_count
+        )
     return kept.bytes
 
 
 def _mlp(keep: Keep, hidden: int, middle: int, function: str) -> Kept:
     """ReLU keeps its output, which is the input of what follows unless dropout stands between."""
     if function == "relu":
-        return keep.inputs(hidden, middle) + keep.eager_only(middle)
+        return keep.inputs(hidden) + keep.output_function(middle) + keep.eager_only(middle)
     return keep.plain(hidden, middle, function)
 
 

@@ -6,6 +6,7 @@ from ziplan.units import Precision
 from ziplan.workload.families import build
 from ziplan.workload.families.family import Attention, Family, Fields
 from ziplan.workload.families.kept import Keep
+from ziplan.workload.families.moved import BLOOM_GELU
 from ziplan.workload.model import ActivationBytes, Model
 
 
@@ -54,15 +55,12 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     return (
         keep.layer_norm(hidden, hidden)
         + keep.inputs(hidden)
+        + keep.residuals(hidden, hidden)
         + keep.attention(
-            model.attention_heads,
-            model.key_value_heads,
-            model.head_dim,
-            dropout=True,
-            copies=3 * hidden,
-            rotary=0,
+            model.attention_heads, model.key_value_heads, model.head_dim, dropout=True, copies=3 * hidden
         )
-        + keep.plain(hidden, 4 * hidden, model.activation_function)
+        + keep.joined(3 * hidden)
+        + keep.plain(hidden, 4 * hidden, model.activation_function, BLOOM_GELU)
         + keep.masks(hidden, hidden)
     ).bytes
 

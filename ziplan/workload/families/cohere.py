@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ziplan.units import Precision
-from ziplan.workload.families import build
+from ziplan.workload.families import build, moved
 from ziplan.workload.families.family import Attention, Family, Fields
 from ziplan.workload.families.kept import Keep, Kept
 from ziplan.workload.model import ActivationBytes, Layer, Model
@@ -37,7 +37,12 @@ def _attention(size: build.Sizes, bias: bool, normed: bool) -> Layer:
 def _norm(keep: Keep, width: float, rows: float = 1) -> Kept:
     """A LayerNorm written out in fp32: the centered input twice and the normalized values."""
     fused = keep.element * width + 8 * rows
-    return Kept(fused, 12 * width + 8 * rows)
+    return Kept(
+        fused,
+        12 * width + 8 * rows,
+        fused=moved.layer_norm(keep.element, (width,)),
+        written=moved.float_layer_norm(keep.element, (width,), written_out=True),
+    )
 
 
 def activation_bytes(model: Model, attention: Attention, precision: Precision) -> ActivationBytes:
@@ -45,7 +50,9 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     keep, hidden, heads = Keep(precision, attention), model.d_model, model.attention_heads
     kept = (
         _norm(keep, hidden)
+        + keep.residuals(hidden, hidden)
         + keep.attention(heads, model.key_value_heads, model.head_dim)
+        + keep.rotary_in_fp32(heads * model.head_dim, model.key_value_heads * model.head_dim, throughout=True)
         + keep.gated(hidden, model.operator("mlp.down_proj").in_features, model.activation_function)
     )
     if model.has(_NORMS[0]):

@@ -116,7 +116,12 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     the modules keep whole beside them.
     """
     keep, hidden, function = Keep(precision, attention), model.d_model, model.activation_function
-    kept = keep.rms_norm(hidden, hidden) + keep.inputs(hidden) + _latent_kept(keep, model)
+    kept = (
+        keep.rms_norm(hidden, hidden)
+        + keep.inputs(hidden)
+        + keep.residuals(hidden, hidden)
+        + _latent_kept(keep, model)
+    )
     if model.has("mlp.experts"):
         experts, shared = model.operator("mlp.experts"), model.operator("mlp.shared_experts.down_proj")
         routed = keep.routed(hidden, experts, function) + keep.gated(0, shared.in_features, function)
@@ -132,9 +137,12 @@ def _latent_kept(keep: Keep, model: Model) -> Kept:
     ranks = [rank]
     if model.has("self_attn.q_a_layernorm"):
         ranks.append(model.operator("self_attn.q_a_layernorm").out_features)
+    rotated = model.operator("self_attn.kv_a_proj_with_mqa").out_features - rank
     whole = model.operator("self_attn.kv_b_proj").out_features + heads * model.head_dim
     return (
         keep.rms_norm(*ranks)
+        + keep.rotary(heads * rotated, rotated)
+        + keep.cut(heads * model.head_dim, heads * model.head_dim)
         + keep.inputs(*ranks)
         + keep.attention(heads, heads, model.head_dim, model.value_head_dim, copies=whole)
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from ziplan.units import Precision
 from ziplan.workload.families import build
 from ziplan.workload.families.family import Attention, Family, Fields
-from ziplan.workload.families.kept import Keep
+from ziplan.workload.families.kept import Keep, Kept
 from ziplan.workload.model import ActivationBytes, Layer, Model
+from ziplan.workload.passes import Passes
 
 _FUSED = "self_attention.query_key_value"
 
@@ -86,11 +87,14 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     """
     keep, hidden, heads = Keep(precision, attention), model.d_model, model.attention_heads
     side_by_side = not model.has("post_attention_layernorm")
+    key = model.key_value_heads * model.head_dim
     with_alibi = model.max_sequence_length is None
     norms = 1 + (model.has("ln_mlp") or not side_by_side)
     return (
-        keep.layer_norm(hidden, *[0 if side_by_side else hidden] * (norms - 1))
+        _norms(keep, hidden, norms, side_by_side)
         + keep.inputs(*[hidden] * (norms - 1))
+        + keep.residuals(hidden, hidden)
+        + (_spread(keep, model) if model.has("ln_attn") else keep.joined(hidden, 2 * key))
         + keep.attention(
             heads,
             model.key_value_heads,
@@ -98,11 +102,29 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
             dropout=with_alibi,
             native_softmax=True,
             copies=3 * hidden,
-            rotary=0 if with_alibi else 1,
         )
+        + (Kept() if with_alibi else keep.rotary(hidden, hidden if model.has("ln_attn") else key))
         + keep.plain(hidden, model.operator("mlp.dense_h_to_4h").out_features, model.activation_function)
         + keep.masks(*[hidden] * (1 if side_by_side else 2))
     ).bytes
+
+
+def _spread(keep: Keep, model: Model) -> Kept:
+    """Keys and values of the fused projection copied for all heads, and queries beside them.
+
+    In backward they are summed over heads, and each part is written into zeros of the whole and added.
+    """
+    query = keep.element * model.d_model
+    whole = query + 2 * keep.element * model.key_value_heads * model.head_dim
+    moves = Passes(4 * query + 2 * whole, 4 * query + 11 * whole, 5, 12)
+    return Kept(fused=Passes(2 * whole, 2 * whole, 1, 1), written=moves)
+
+
+def _norms(keep: Keep, hidden: int, norms: int, side_by_side: bool) -> Kept:
+    """Two norms side by side have one input."""
+    if norms == 2 and side_by_side:
+        return keep.layer_norm(hidden, beside=hidden)
+    return keep.layer_norm(*[hidden] * norms)
 
 
 FALCON = Family(_model, activation_bytes)

@@ -60,10 +60,12 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     kept = (
         keep.float_norm(*[hidden] * norms)
         + keep.inputs(hidden)
+        + keep.residuals(hidden, hidden)
         + keep.attention(
             heads,
             model.key_value_heads,
             model.head_dim,
+            rotated=1.0,
             bias_scores=keep.element if model.family == "gemma2" else 0,
         )
         + keep.gated(hidden, middle, model.activation_function)

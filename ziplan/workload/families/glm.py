@@ -8,6 +8,9 @@ from ziplan.workload.families.family import Attention, Family, Fields
 from ziplan.workload.families.kept import Keep
 from ziplan.workload.model import ActivationBytes, Model
 
+_ROTATED = 0.5
+"""Share of each head that has rotary positions, by default (`partial_rotary_factor`)."""
+
 
 def _model(family: str, name: str, fields: Fields) -> Model:
     size, middle = (
@@ -41,7 +44,8 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
         keep.rms_norm(*[hidden] * norms)
         + keep.eager_only(2 * model.head_dim)
         + keep.inputs(hidden)
-        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, rotary=0.5)
+        + keep.residuals(hidden, hidden)
+        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, rotated=_ROTATED)
         + keep.gated(hidden, model.operator("mlp.down_proj").in_features, model.activation_function)
     ).bytes
 

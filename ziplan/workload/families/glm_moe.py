@@ -10,6 +10,9 @@ from ziplan.workload.families.kept import Keep
 from ziplan.workload.families.qwen3 import normed_attention
 from ziplan.workload.model import ActivationBytes, Layer, Model
 
+_ROTATED = 0.5
+"""Share of each head that has rotary positions, by default (`partial_rotary_factor`)."""
+
 
 def _model(name: str, fields: Fields) -> Model:
     size = build.sizes(fields, key_value_required=True)
@@ -40,7 +43,10 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     keep, hidden, function = Keep(precision, attention), model.d_model, model.activation_function
     heads, key_heads = model.attention_heads, model.key_value_heads
     kept = (
-        keep.rms_norm(hidden, hidden) + keep.inputs(hidden) + keep.attention(heads, key_heads, model.head_dim)
+        keep.rms_norm(hidden, hidden)
+        + keep.inputs(hidden)
+        + keep.residuals(hidden, hidden)
+        + keep.attention(heads, key_heads, model.head_dim, rotated=_ROTATED)
     )
     if model.has("self_attn.q_norm"):
         kept += keep.rms_norm(heads * model.head_dim, rows=heads)

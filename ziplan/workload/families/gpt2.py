@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from ziplan.units import Precision
-from ziplan.workload.families.family import ELEMENT_BYTES, Attention, Family, Fields
-from ziplan.workload.families.kept import FUNCTION, NORM, RESIDUALS, TANH_GELU, Keep, Kept
+from ziplan.workload.families.family import Attention, Family, Fields
+from ziplan.workload.families.kept import Keep
 from ziplan.workload.model import ActivationBytes, Model, Operator, OperatorKind
-
-_FUSED_ACTIVATIONS = ("gelu", "gelu_pytorch_tanh", "relu")
-"""Activation functions that run as one kernel and keep their input only."""
 
 
 def _model(name: str, fields: Fields) -> Model:
@@ -58,65 +55,24 @@ def _operators(
     )
 
 
-def layer_bytes_kept(model: Model, precision: Precision, *, eager_modules: bool, dropout: bool) -> int:
-    """Bytes a token keeps in one layer, but for what the attention core adds of its own.
-
-    With e bytes an element, h the width and f the MLP's (4 h in GPT-2), autograd keeps: the
-    inputs of both LayerNorms e*2 h (and mean and 1/deviation, 8 bytes each time), of c_attn and
-    c_fc e*2 h, q, k and v e*3 h, the attention's output as c_proj's input e*h, the input of the
-    activation function e*f and of the MLP's c_proj e*f, and a mask of one byte an element for
-    each of two dropouts, 2 h. In 16 bits and with dropout that is the s*b*h*34 of Korthikanti
-    et al. 2022 (arXiv:2205.05198), who leave the LayerNorm statistics out.
-
-    Written out in eager operators, tanh-GELU keeps four tensors in place of one: its input,
-    half its input, the tanh and one plus the tanh.
-    """
-    element = ELEMENT_BYTES[precision]
-    hidden, middle = model.d_model, model.operator("mlp.c_fc").out_features
-    attention = element * (hidden + hidden + 3 * hidden + hidden) + 8
-    written_out = eager_modules and model.activation_function not in _FUSED_ACTIVATIONS
-    activation = element * middle * (4 if written_out else 1)
-    mlp = element * (hidden + hidden + middle) + 8 + activation
-    return attention + mlp + (2 * hidden if dropout else 0)
-
-
 def activation_bytes(model: Model, attention: Attention, precision: Precision) -> ActivationBytes:
-    """What one layer keeps for backward, per token: fused and no dropout, to eager with dropout.
+    """Two norms and their outputs, a plain MLP, three dropouts; parts of the fused projection are copied.
 
-    The flash kernel adds its log-sum-exp (4 bytes a head) and, where a reordering copies its
-    output, that output again. Eager attention keeps, per head and attended token, the
-    probabilities; with dropout also the dropped-out probabilities and a mask of one byte, which
-    is the 5*a*s/h of Korthikanti et al. in 16 bits. Selective recomputation repeats the
-    attention core from q, k and v, so all of this goes.
+    In 16 bits with fused kernels and dropout that is the s*b*h*34 of Korthikanti et al. 2022
+    (arXiv:2205.05198), who leave the LayerNorm statistics out, and the 5*a*s/h of their scores.
     """
-    element = ELEMENT_BYTES[precision]
-    low = layer_bytes_kept(model, precision, eager_modules=False, dropout=False)
-    high = layer_bytes_kept(model, precision, eager_modules=True, dropout=True)
-    flash, heads = attention == "flash", model.attention_heads
-    moved = _moved(Keep(precision, attention), model)
-    statistics, copy = (4 * heads, element * model.d_model) if flash else (0, 0)
-    return ActivationBytes(
-        none_low=low + statistics,
-        none_high=high + statistics + copy,
-        selective_low=low,
-        selective_high=high,
-        attention_scores_low=0 if flash else element * heads,
-        attention_scores_high=0 if flash else (2 * element + 1) * heads,
-        masks=2 * model.d_model,
-        dropped_scores_low=0 if flash else (element + 1) * heads,
-        dropped_scores_high=0 if flash else (element + 1) * heads,
-        moved_forward=moved.forward + moved.dropped_out,
-        moved_backward=moved.backward + moved.dropped_out,
-        moved_by_dropout=moved.dropped_out,
-    )
-
-
-def _moved(keep: Keep, model: Model) -> Kept:
-    """What a layer's modules move as they are written."""
-    hidden, middle = model.d_model, model.operator("mlp.c_fc").out_features
-    function = FUNCTION if model.activation_function in _FUSED_ACTIVATIONS else TANH_GELU
-    around = keep.moved(NORM, hidden, hidden) + keep.moved(RESIDUALS, hidden) + keep.masks(hidden, hidden)
-    return around + keep.moved(function, middle)
+    keep, hidden = Keep(precision, attention), model.d_model
+    middle = model.operator("mlp.c_fc").out_features
+    heads = model.attention_heads
+    return (
+        keep.layer_norm(hidden, hidden)
+        + keep.inputs(hidden)
+        + keep.residuals(hidden, hidden)
+        + keep.joined(3 * hidden)
+        + keep.attention(heads, heads, model.head_dim, dropout=True, native_softmax=True)
+        + keep.plain(hidden, middle, model.activation_function)
+        + keep.masks(hidden, hidden)
+    ).bytes
 
 
 GPT2 = Family(_model, activation_bytes)

@@ -44,7 +44,9 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     return (
         keep.layer_norm(hidden, hidden)
         + keep.inputs(hidden)
-        + keep.attention(heads, key_heads, width, dropout=True, copies=copies, rotary=0)
+        + keep.residuals(hidden, hidden)
+        + keep.attention(heads, key_heads, width, dropout=True, copies=copies)
+        + keep.joined(hidden, 2 * key_heads * width)
         + keep.plain(hidden, middle, model.activation_function)
         + keep.masks(hidden, hidden)
     ).bytes

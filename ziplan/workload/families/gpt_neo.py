@@ -40,13 +40,9 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     return (
         keep.layer_norm(hidden, hidden)
         + keep.inputs(hidden)
+        + keep.residuals(hidden, hidden)
         + keep.attention(
-            model.attention_heads,
-            model.key_value_heads,
-            model.head_dim,
-            dropout=True,
-            copies=in_fp32,
-            rotary=0,
+            model.attention_heads, model.key_value_heads, model.head_dim, dropout=True, copies=in_fp32
         )
         + keep.plain(hidden, middle, model.activation_function)
         + keep.masks(hidden, hidden)

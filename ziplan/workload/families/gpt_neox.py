@@ -8,6 +8,9 @@ from ziplan.workload.families.family import Attention, Family, Fields
 from ziplan.workload.families.kept import Keep
 from ziplan.workload.model import ActivationBytes, Model
 
+_ROTATED = 0.25
+"""Share of each head that has rotary positions, by default (`rotary_pct`)."""
+
 
 def _model(name: str, fields: Fields) -> Model:
     size, middle = build.sizes(fields, grouped=False), fields.count("intermediate_size")
@@ -39,17 +42,19 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     """
     keep, hidden = Keep(precision, attention), model.d_model
     return (
-        keep.layer_norm(hidden, 0)
+        keep.layer_norm(hidden, beside=hidden)
         + keep.eager_only(hidden)
         + keep.inputs(hidden)
+        + keep.residuals(hidden, hidden)
         + keep.attention(
             model.attention_heads,
             model.key_value_heads,
             model.head_dim,
+            rotated=_ROTATED,
             dropout=True,
             copies=2 * hidden,
-            rotary=0.25,
         )
+        + keep.joined(3 * hidden)
         + keep.plain(hidden, model.operator("mlp.dense_h_to_4h").out_features, model.activation_function)
         + keep.masks(hidden, hidden)
     ).bytes

@@ -40,10 +40,12 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     return (
         keep.rms_norm(hidden, hidden)
         + keep.inputs(hidden)
+        + keep.residuals(hidden, hidden)
         + keep.attention(
             model.attention_heads,
             model.key_value_heads,
             model.head_dim,
+            rotated=1.0,
             native_softmax=True,
             bias_scores=keep.element,
         )

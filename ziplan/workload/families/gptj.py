@@ -8,6 +8,9 @@ from ziplan.workload.families.family import Attention, Family, Fields
 from ziplan.workload.families.kept import Keep, Kept
 from ziplan.workload.model import ActivationBytes, Model
 
+_ROTATED = 0.25
+"""Share of each head that has rotary positions, by default (64 of 256, `rotary_dim`)."""
+
 
 def _model(name: str, fields: Fields) -> Model:
     hidden, heads = fields.count("n_embd"), fields.count("n_head")
@@ -50,14 +53,15 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     in_fp32 = 0 if keep.flash else 2 * hidden * (4 / keep.element - 1)
     return (
         keep.layer_norm(hidden)
+        + keep.residuals(hidden, hidden)
         + Kept(0, 8 * model.head_dim)
         + keep.attention(
             model.attention_heads,
             model.key_value_heads,
             model.head_dim,
+            rotated=_ROTATED,
             dropout=True,
             copies=in_fp32,
-            rotary=0.25,
         )
         + keep.plain(hidden, model.operator("mlp.fc_in").out_features, model.activation_function)
         + keep.masks(hidden, hidden)

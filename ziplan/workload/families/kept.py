@@ -1,22 +1,21 @@
-"""What operators keep for backward, in bytes per token, to be added up to a layer's.
+"""What operators keep for backward and what they move, in bytes per token, to be added up to a layer's.
 
 Autograd keeps an operator's inputs, or its output, once each: what two operators keep both is
 counted with the first. Each part is a range: fused kernels without dropout, to the modules as
 written, which keep fp32 copies and dropout masks. Adding a residual keeps nothing.
-
-Beside that stands what the modules as written move through the GPU's memory in forward and in backward, where
-each operation of PyTorch's is a kernel that reads its inputs and writes its output: counted operation by
-operation (`MOVED`), matrix products and attention left out.
 """
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
 from ziplan.units import Precision
+from ziplan.workload.families import moved
 from ziplan.workload.families.family import ELEMENT_BYTES, Attention
+from ziplan.workload.families.moved import GATED, ONE_KERNEL, PRODUCT, SUM
 from ziplan.workload.model import ActivationBytes, Operator
+from ziplan.workload.passes import Passes
 
 FUSED_ACTIVATIONS = ("gelu", "gelu_pytorch_tanh", "relu", "silu", "swish")
 """Activation functions that run as one kernel and keep their input only."""
@@ -24,31 +23,17 @@ FUSED_ACTIVATIONS = ("gelu", "gelu_pytorch_tanh", "relu", "silu", "swish")
 WRITTEN_OUT = {"gelu_new": 3, "gelu_fast": 4, "gelu_python": 3, "swiglu_oai": 3}
 """Tensors that others keep beside their input, run operator by operator."""
 
-NORM, RMS_NORM, ROTARY, FUNCTION, TANH_GELU, PRODUCT, RESIDUALS, SHARED = range(8)
-
-MOVED: tuple[tuple[float, float, float, float], ...] = (
-    (2, 0, 3, 0),
-    (4, 28, 14, 66),
-    (10, 0, 14, 0),
-    (2, 0, 3, 0),
-    (18, 0, 28, 0),
-    (3, 0, 6, 0),
-    (6, 0, 16, 0),
-    (0, 0, 3, 0),
-)
-"""By operator, per element of its width: elements and further bytes moved in forward, the same in backward.
-
-LayerNorm and activation functions that are one kernel read and write, in backward read twice. An RMSNorm of
-Transformers converts to fp32, squares, averages, multiplies, converts back and multiplies its weight; a
-rotary embedding turns, negates, multiplies twice and adds; tanh-GELU written out is eight kernels; a product
-with a gate has two gradients; both residuals of a layer are added, as are the gradients of what queries, keys
-and values share, and what attention takes and returns is laid out anew; the gradients of an input that two
-matrices share are added. Counted from what PyTorch dispatches for layers of Transformers 5
-(tests/workload/test_moved.py).
-"""
-
 UNCOUNTED = 3
 """What one that nobody has counted is taken to keep: as much as tanh-GELU."""
+
+
+def _function(name: str) -> moved.Function:
+    """What an activation function moves; one that nobody has counted as much as tanh-GELU."""
+    return (
+        ONE_KERNEL
+        if name in FUSED_ACTIVATIONS
+        else moved.WRITTEN_OUT.get(name, moved.WRITTEN_OUT["gelu_new"])
+    )
 
 
 def is_counted(function: str) -> bool:
@@ -73,17 +58,15 @@ class Kept:
     masks: float = 0.0
     dropped_low: float = 0.0
     dropped_high: float = 0.0
-    forward: float = 0.0
-    backward: float = 0.0
-    """Bytes that modules as written move in forward and in backward, dropout aside."""
-    dropped_out: float = 0.0
-    """Those that dropout moves, in each of the two."""
+    fused: Passes = field(default_factory=Passes)
+    written: Passes = field(default_factory=Passes)
+    dropout: Passes = field(default_factory=Passes)
 
     def __add__(self, other: Kept) -> Kept:
-        return Kept(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+        return Kept(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     def __mul__(self, times: float) -> Kept:
-        return Kept(*(times * value for value in astuple(self)))
+        return Kept(*(getattr(self, each.name) * times for each in fields(self)))
 
     __rmul__ = __mul__
 
@@ -100,9 +83,9 @@ class Kept:
             masks=self.masks,
             dropped_scores_low=self.dropped_low,
             dropped_scores_high=self.dropped_high,
-            moved_forward=self.forward + self.dropped_out,
-            moved_backward=self.backward + self.dropped_out,
-            moved_by_dropout=self.dropped_out,
+            fused=self.fused,
+            written=self.written,
+            dropout=self.dropout,
         )
 
 
@@ -122,12 +105,6 @@ class Keep(NamedTuple):
         """Whether the scores never reach memory."""
         return self.attention_kind == "flash"
 
-    def moved(self, operator: int, *widths: float) -> Kept:
-        """What an operator of some widths moves; it keeps nothing."""
-        elements, more, elements_back, more_back = MOVED[operator]
-        forward, backward = elements * self.element + more, elements_back * self.element + more_back
-        return Kept(forward=forward * sum(widths), backward=backward * sum(widths))
-
     def inputs(self, *widths: float) -> Kept:
         """Inputs of matrix products, of products with a gate, and the like: kept as they are."""
         kept = self.element * sum(widths)
@@ -138,13 +115,47 @@ class Keep(NamedTuple):
         return Kept(0, self.element * sum(widths))
 
     def masks(self, *widths: float) -> Kept:
-        """Dropout masks of one byte an element."""
-        width = float(sum(widths))
-        return Kept(0, width, masks=width, dropped_out=(2 * self.element + 1) * width)
+        """Dropouts: masks of one byte an element."""
+        dropped, size = moved.dropout(self.element, widths), float(sum(widths))
+        return Kept(0, size, masks=size, written=dropped, dropout=dropped)
 
-    def layer_norm(self, *widths: float) -> Kept:
-        """Its input, and mean and 1/deviation in fp32."""
-        return self.inputs(*widths) + Kept(8, 8) * len(widths) + self.moved(NORM, *widths)
+    def residuals(self, *widths: float) -> Kept:
+        """Sums with what went past a half of a layer: nothing is kept."""
+        added = moved.over(SUM.on(self.element), widths)
+        return Kept(fused=added, written=added)
+
+    def rotary(self, *widths: float, share: float = 1.0) -> Kept:
+        """Rotary positions over queries and over keys, or over a share of each head: nothing is kept."""
+        return Kept(
+            fused=moved.fused_rotary(self.element, widths),
+            written=moved.rotary(self.element, widths, share),
+        )
+
+    def rotary_in_fp32(self, *widths: float, throughout: bool = False) -> Kept:
+        """The same with cosines and sines in fp32, or everything."""
+        return Kept(
+            fused=moved.fused_rotary(self.element, widths),
+            written=moved.rotary_in_fp32(self.element, widths, throughout),
+        )
+
+    def cut(self, *widths: float) -> Kept:
+        """Parts of heads taken apart and put together, which fused kernels write where they belong."""
+        return Kept(written=moved.over(moved.cut(self.element), widths))
+
+    def scaled(self, *widths: float) -> Kept:
+        """Tensors times a number, which fused kernels do in passing."""
+        return Kept(written=moved.scaled(self.element, widths))
+
+    def joined(self, *widths: float) -> Kept:
+        """Parts of a fused projection: views of it, whose gradients are put together in backward."""
+        together = moved.joined(self.element * sum(widths))
+        return Kept(fused=together, written=together)
+
+    def layer_norm(self, *widths: float, beside: float = 0) -> Kept:
+        """Its input, and mean and 1/deviation in fp32; `beside` is of one whose input another keeps."""
+        normed = moved.layer_norm(self.element, (*widths, *((beside,) if beside else ())))
+        statistics = Kept(8, 8) * (len(widths) + bool(beside))
+        return self.inputs(*widths) + statistics + Kept(fused=normed, written=normed)
 
     def rms_norm(self, *widths: float, rows: float = 1) -> Kept:
         """Its input and 1/rms; written out, an fp32 copy of the input and the normalized values.
@@ -152,13 +163,22 @@ class Keep(NamedTuple):
         `rows` norms a token where it is taken over each head on its own.
         """
         width, count = sum(widths), len(widths) * rows
-        kept = Kept(self.element * width + 4 * count, (4 + self.element) * width + 4 * count)
-        return kept + self.moved(RMS_NORM, width)
+        return Kept(
+            self.element * width + 4 * count,
+            (4 + self.element) * width + 4 * count,
+            fused=moved.fused_rms_norm(self.element, widths),
+            written=moved.rms_norm(self.element, widths),
+        )
 
     def float_norm(self, *widths: float, rows: float = 1) -> Kept:
         """An RMSNorm that multiplies its weight in fp32: the normalized values are in fp32 too."""
         width, count = sum(widths), len(widths) * rows
-        return Kept(self.element * width + 4 * count, 8 * width + 4 * count) + self.moved(RMS_NORM, width)
+        return Kept(
+            self.element * width + 4 * count,
+            8 * width + 4 * count,
+            fused=moved.fused_rms_norm(self.element, widths),
+            written=moved.rms_norm(self.element, widths, weight_in_fp32=True),
+        )
 
     def attention(
         self,
@@ -168,10 +188,10 @@ class Keep(NamedTuple):
         value_dim: int | None = None,
         *,
         dropout: bool = False,
+        rotated: float = 0,
         copies: float = 0,
         native_softmax: bool = False,
         bias_scores: float = 0,
-        rotary: float = 1,
     ) -> Kept:
         """From queries, keys and values to the input of the output matrix, both included.
 
@@ -180,18 +200,21 @@ class Keep(NamedTuple):
         and values for all heads, and keeps for each head and attended token the
         probabilities: in e bytes with a fused or `native_softmax`, else as the fp32 softmax and
         its e-byte copy. Dropout keeps a mask, and its result where that is not the copy.
+        `rotated` is the share of each head of queries and keys that has rotary positions.
         `copies` are widths that modules keep beside (a fused projection whose parts are views),
-        `bias_scores` further bytes of eager scores. Rotary embeddings turn a share `rotary` of each head.
+        `bias_scores` further bytes of eager scores.
         """
         element, value_dim = self.element, head_dim if value_dim is None else value_dim
         query, values = heads * head_dim, heads * value_dim
         taken = query + key_value_heads * (head_dim + value_dim)
         repeated = query + heads * (head_dim + value_dim) - taken
-        kept = self.inputs(taken, values) + self.moved(RESIDUALS, query)
-        kept += self.moved(ROTARY, rotary * (query + key_value_heads * head_dim))
+        kept = self.inputs(taken, values)
+        if rotated:
+            kept += self.rotary(query, key_value_heads * head_dim, share=rotated)
         again = element * (repeated + copies + (values if self.flash else 0))
         statistics = 4.0 * heads if self.flash else 0.0
-        core = Kept(core_low=statistics, core_high=statistics + again)
+        launched = moved.FLASH if self.flash else moved.eager_attention(element, query, values)
+        core = Kept(core_low=statistics, core_high=statistics + again, fused=moved.FLASH, written=launched)
         if self.flash:
             return kept + core
         one_copy = native_softmax or self.precision == "fp32"
@@ -213,17 +236,33 @@ class Keep(NamedTuple):
         Tanh-GELU keeps its input, half its input, the tanh and one plus the tanh.
         """
         more = WRITTEN_OUT.get(name, 0 if name in FUSED_ACTIVATIONS else UNCOUNTED)
-        moved = self.moved(TANH_GELU if more else FUNCTION, width)
-        return self.inputs(width) + self.eager_only(more * width) + moved
+        moves = Kept(
+            fused=ONE_KERNEL.on(self.element * width), written=_function(name).on(self.element * width)
+        )
+        return self.inputs(width) + self.eager_only(more * width) + moves
 
     def gated(self, hidden: float, middle: float, name: str) -> Kept:
         """A gated MLP: its input, gate and up, the product; written out, the function's output too."""
-        kept = self.inputs(hidden, middle, middle) + self.function(middle, name) + self.eager_only(middle)
-        return kept + self.moved(PRODUCT, middle) + self.moved(SHARED, hidden)
+        size, function = self.element * middle, self.function(middle, name)
+        moves = Kept(fused=GATED.on(size), written=PRODUCT.on(size))
+        return (
+            replace(function, fused=Passes())
+            + self.inputs(hidden, middle, middle)
+            + self.eager_only(middle)
+            + moves
+        )
 
-    def plain(self, hidden: float, middle: float, name: str) -> Kept:
-        """An MLP of two matrices."""
-        return self.inputs(hidden, middle) + self.function(middle, name)
+    def output_function(self, width: float) -> Kept:
+        """An activation function that keeps its output, the input of what follows (ReLU)."""
+        moves = ONE_KERNEL.on(self.element * width)
+        return self.inputs(width) + Kept(fused=moves, written=moves)
+
+    def plain(self, hidden: float, middle: float, name: str, moves: moved.Function | None = None) -> Kept:
+        """An MLP of two matrices; `moves` where its function moves otherwise than its name says."""
+        function = self.function(middle, name)
+        if moves is not None:
+            function = replace(function, written=moves.on(self.element * middle))
+        return self.inputs(hidden, middle) + function
 
     def routed(self, hidden: float, experts: Operator, name: str, evaluated: float = 0) -> Kept:
         """A router and gated experts: for each chosen one its input, and what it keeps inside.
@@ -237,5 +276,12 @@ class Keep(NamedTuple):
         each = self.gated(hidden, middle, name)
         high = (each + self.inputs(hidden, hidden)) * (evaluated or chosen)
         router = Kept(4.0 * experts.experts, 16.0 * experts.experts + 48.0 * chosen)
-        moved = Kept(forward=high.forward, backward=high.backward)
-        return Kept((each * chosen).low, high.high) + moved + self.inputs(hidden) + router
+        kept = Kept((each * chosen).low, high.high) + self.inputs(hidden) + router
+        size = self.element * middle * chosen
+        return kept + Kept(
+            fused=GATED.on(size) + moved.fused_routed(self.element, hidden, chosen),
+            written=_function(name).on(size)
+            + PRODUCT.on(size)
+            + moved.joined(2 * size)
+            + moved.routed(self.element, hidden, evaluated or chosen),
+        )

@@ -91,13 +91,19 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     kept = (
         keep.rms_norm(hidden, hidden)
         + keep.inputs(hidden)
+        + keep.residuals(hidden, hidden)
         + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim)
         + keep.gated(hidden, middle, model.activation_function)
     )
     if model.family == "seed_oss":
         kept += keep.masks(hidden, hidden)
+    query, key = model.attention_heads * model.head_dim, model.key_value_heads * model.head_dim
     if model.family == "ernie4_5":
-        kept += Kept(0, 8 * model.head_dim)
+        kept += Kept(0, 8 * model.head_dim) + keep.rotary_in_fp32(query, key)
+    else:
+        kept += keep.rotary(query, key)
+    if model.family == "granite":
+        kept += keep.scaled(hidden, hidden)
     return kept.bytes
 
 

@@ -58,7 +58,10 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     kept = (
         keep.rms_norm(hidden, hidden)
         + keep.inputs(hidden)
-        + keep.attention(heads, key_heads, model.head_dim, copies=(query + key) * 8 / keep.element)
+        + keep.residuals(hidden, hidden)
+        + keep.attention(
+            heads, key_heads, model.head_dim, rotated=1.0, copies=(query + key) * 8 / keep.element
+        )
     )
     if model.has("feed_forward.experts"):
         experts = model.operator("feed_forward.experts")

@@ -53,7 +53,8 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     kept = (
         keep.rms_norm(hidden, hidden)
         + keep.inputs(hidden)
-        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim)
+        + keep.residuals(hidden, hidden)
+        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, rotated=1.0)
         + keep.routed(hidden, model.operator(_NAMES[model.family][1]), model.activation_function)
     )
     return (kept + keep.rms_norm(query, key) if model.has("self_attn.q_norm") else kept).bytes

@@ -44,7 +44,9 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     return (
         keep.layer_norm(hidden, hidden)
         + keep.inputs(hidden)
-        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, dropout=True, rotary=0)
+        + keep.residuals(hidden, hidden)
+        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, dropout=True)
+        + keep.joined(3 * hidden)
         + keep.plain(hidden, 4 * hidden, model.activation_function)
         + keep.masks(hidden, hidden)
     ).bytes

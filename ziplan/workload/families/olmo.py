@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ziplan.units import Precision
-from ziplan.workload.families import build
+from ziplan.workload.families import build, moved
 from ziplan.workload.families.family import Attention, Family, Fields
-from ziplan.workload.families.kept import Keep
+from ziplan.workload.families.kept import Keep, Kept
 from ziplan.workload.model import ActivationBytes, Layer, Model
 
 
@@ -48,13 +48,20 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     middle = model.operator("mlp.down_proj").in_features
     kept = (
         keep.inputs(hidden)
+        + keep.residuals(hidden, hidden)
         + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim)
+        + keep.rotary_in_fp32(query, key)
         + keep.gated(hidden, middle, model.activation_function)
     )
     if model.family != "olmo":
         return (kept + keep.float_norm(hidden, hidden, query, key)).bytes
     # An eager LayerNorm in fp32 keeps a copy of its input in fp32.
-    return (kept + keep.layer_norm(hidden, hidden) + keep.eager_only(*[hidden * 4 / keep.element] * 2)).bytes
+    norms = keep.inputs(hidden, hidden) + Kept(16, 16) + keep.eager_only(*[hidden * 4 / keep.element] * 2)
+    moves = Kept(
+        fused=moved.layer_norm(keep.element, (hidden, hidden)),
+        written=moved.float_layer_norm(keep.element, (hidden, hidden), written_out=False),
+    )
+    return (kept + norms + moves).bytes
 
 
 def _family(family: str) -> Family:

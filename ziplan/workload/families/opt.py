@@ -63,11 +63,16 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     keep, hidden = Keep(precision, attention), model.d_model
     middle = model.operator("fc1").out_features
     function = model.activation_function
-    mlp = keep.inputs(hidden, middle) if function == "relu" else keep.plain(hidden, middle, function)
+    mlp = (
+        keep.inputs(hidden) + keep.output_function(middle)
+        if function == "relu"
+        else keep.plain(hidden, middle, function)
+    )
     return (
         keep.layer_norm(hidden, hidden)
         + keep.inputs(hidden)
-        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, dropout=True, rotary=0)
+        + keep.residuals(hidden, hidden)
+        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, dropout=True)
         + mlp
         + keep.masks(hidden, hidden)
     ).bytes

@@ -8,6 +8,9 @@ from ziplan.workload.families.family import Attention, Family, Fields
 from ziplan.workload.families.kept import Keep
 from ziplan.workload.model import ActivationBytes, Model
 
+_ROTATED = 0.5
+"""Share of each head that has rotary positions, by default (`partial_rotary_factor`)."""
+
 
 def _model(name: str, fields: Fields) -> Model:
     size, middle = build.sizes(fields), fields.count("intermediate_size")
@@ -41,7 +44,8 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     keep, hidden = Keep(precision, attention), model.d_model
     return (
         keep.layer_norm(hidden)
-        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, rotary=0.5)
+        + keep.residuals(hidden, hidden)
+        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, rotated=_ROTATED)
         + keep.plain(hidden, model.operator("mlp.fc1").out_features, model.activation_function)
         + keep.masks(hidden, hidden)
     ).bytes

@@ -35,7 +35,13 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     return (
         keep.rms_norm(hidden, hidden)
         + keep.inputs(hidden)
-        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, copies=query + key)
+        + keep.residuals(hidden, hidden)
+        + keep.attention(
+            model.attention_heads, model.key_value_heads, model.head_dim, rotated=1.0, copies=query + key
+        )
+        + keep.cut(query, key)
+        + keep.joined(query, key, key)
+        + keep.joined(2 * model.operator("mlp.down_proj").in_features)
         + keep.gated(hidden, model.operator("mlp.down_proj").in_features, model.activation_function)
     ).bytes
 

@@ -38,9 +38,10 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     return (
         keep.rms_norm(hidden, hidden)
         + keep.inputs(hidden)
+        + keep.residuals(hidden, hidden)
         + keep.rms_norm(query, rows=model.attention_heads)
         + keep.rms_norm(key, rows=model.key_value_heads)
-        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim)
+        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, rotated=1.0)
         + keep.gated(hidden, middle, model.activation_function)
     ).bytes
 

@@ -62,7 +62,10 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     keep, hidden, function = Keep(precision, attention), model.d_model, model.activation_function
     heads, key_heads = model.attention_heads, model.key_value_heads
     kept = (
-        keep.rms_norm(hidden, hidden) + keep.inputs(hidden) + keep.attention(heads, key_heads, model.head_dim)
+        keep.rms_norm(hidden, hidden)
+        + keep.inputs(hidden)
+        + keep.residuals(hidden, hidden)
+        + keep.attention(heads, key_heads, model.head_dim, rotated=1.0)
     )
     if model.has("self_attn.q_norm"):
         kept += keep.rms_norm(heads * model.head_dim, rows=heads)

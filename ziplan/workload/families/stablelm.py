@@ -8,6 +8,9 @@ from ziplan.workload.families.family import Attention, Family, Fields
 from ziplan.workload.families.kept import Keep
 from ziplan.workload.model import ActivationBytes, Model
 
+_ROTATED = 0.25
+"""Share of each head that has rotary positions, by default (`partial_rotary_factor`)."""
+
 
 def _model(name: str, fields: Fields) -> Model:
     size, middle = build.sizes(fields, key_value_required=True), fields.count("intermediate_size")
@@ -38,9 +41,10 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     norms = 1 + model.has("post_attention_layernorm")
     return (
         keep.layer_norm(*[hidden] * norms)
+        + keep.residuals(hidden, hidden)
         + keep.inputs(*[hidden] * (norms - 1))
         + keep.attention(
-            model.attention_heads, model.key_value_heads, model.head_dim, dropout=True, rotary=0.25
+            model.attention_heads, model.key_value_heads, model.head_dim, rotated=_ROTATED, dropout=True
         )
         + keep.gated(hidden, model.operator("mlp.down_proj").in_features, model.activation_function)
         + keep.masks(hidden)

@@ -37,7 +37,10 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     return (
         keep.layer_norm(hidden, hidden)
         + keep.inputs(hidden)
-        + keep.attention(model.attention_heads, model.key_value_heads, model.head_dim, dropout=True)
+        + keep.residuals(hidden, hidden)
+        + keep.attention(
+            model.attention_heads, model.key_value_heads, model.head_dim, rotated=1.0, dropout=True
+        )
         + keep.plain(hidden, model.operator("mlp.c_fc").out_features, model.activation_function)
         + keep.masks(hidden, hidden)
     ).bytes

@@ -110,8 +110,9 @@ def _attention_half(keep: Keep, model: Model) -> Kept:
     return (
         keep.rms_norm(hidden)
         + keep.inputs(hidden)
-        + keep.attention(heads, heads, model.head_dim, dropout=True, rotary=0)
+        + keep.attention(heads, heads, model.head_dim, dropout=True)
         + keep.masks(hidden)
+        + keep.residuals(hidden)
     )
 
 
@@ -123,8 +124,8 @@ def _mlp_half(keep: Keep, model: Model) -> Kept:
         # Dropout's result is the input of the last matrix; the product before it is kept by nothing.
         inside = keep.gated(hidden, middle, function)
     else:
-        inside = keep.inputs(hidden, middle) + keep.eager_only(middle)
-    return keep.rms_norm(hidden) + inside + keep.masks(middle, hidden)
+        inside = keep.inputs(hidden) + keep.output_function(middle) + keep.eager_only(middle)
+    return keep.rms_norm(hidden) + inside + keep.masks(middle, hidden) + keep.residuals(hidden)
 
 
 def _family(family: str) -> Family:

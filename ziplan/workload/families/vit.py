@@ -61,7 +61,8 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     return (
         keep.layer_norm(hidden, hidden)
         + keep.inputs(hidden)
-        + keep.attention(heads, heads, model.head_dim, dropout=True, rotary=0)
+        + keep.residuals(hidden, hidden)
+        + keep.attention(heads, heads, model.head_dim, dropout=True)
         + keep.plain(hidden, model.operator("mlp.fc1").out_features, model.activation_function)
         + keep.masks(hidden, hidden)
     ).bytes
