@@ -28,7 +28,10 @@ def rank(answer):
 
 def cost(problem, answer):
     if rank(answer) == LACKS:
-        return sum(max(0.0, tier.low / tier.available - 1) for tier in answer.memory.values())
+        surely = sum(max(0.0, tier.low / tier.available - 1) for tier in answer.memory.values())
+        return surely + 1e-3 * sum(
+            max(0.0, tier.high / tier.available - 1) for tier in answer.memory.values()
+        )
     seconds = answer.step_time / answer.tokens_per_step
     if problem.objective == "wear":
         return 1e6 * answer.flash_writes / answer.tokens_per_step + seconds

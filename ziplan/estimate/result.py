@@ -151,10 +151,12 @@ class Estimate:
 
         A tier that lacks half as much again as it has counts 0.5: that much more of it would do.
         """
-        short: Any = 0.0
-        for tier in self.memory.values():
-            short = short + maximum(0.0, tier.low / tier.available - 1)
-        return cast(float, short)
+        return _beyond((tier.low, tier.available) for tier in self.memory.values())
+
+    @property
+    def likely_overflow(self) -> float:
+        """The same at the high end: what the tiers may lack together."""
+        return _beyond((tier.high, tier.available) for tier in self.memory.values())
 
     @property
     def time_per_token(self) -> float:
@@ -180,6 +182,14 @@ class Estimate:
     def gpus(self) -> float:
         """GPUs that the plan uses."""
         return self.plan.dp_degree * self.plan.tp_degree * self.plan.pp_degree
+
+
+def _beyond(needs: Iterable[tuple[float, float]]) -> float:
+    """What is needed beyond what there is, of several (needed, there), each as a share, together."""
+    short: Any = 0.0
+    for needed, there in needs:
+        short = short + maximum(0.0, needed / there - 1)
+    return cast(float, short)
 
 
 def _every(conditions: Iterable[bool]) -> Any:

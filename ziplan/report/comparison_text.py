@@ -218,5 +218,6 @@ def _choices(found: Comparison) -> Iterator[str]:
     if not found.priced:
         machines = {each.outcome.machine for each in found.options if each.outcome and each.usable}
         differ = "; hours of different GPUs are different money" * (len(machines) > 1)
-        measure = f"GPU-hours (not every option has a price{differ})"
+        some = any(each.price is not None for each in found.options)
+        measure = f"GPU-hours ({'not every' if some else 'no'} option has a price{differ})"
     yield f"fastest: {letter_of(found.fastest)}; fewest {measure}: {letter_of(found.cheapest)}"

@@ -27,6 +27,9 @@ FITS, TIGHT, DOES_NOT_FIT = 0, 1, 100
 WORTH_OFFLOADING = 1.02
 """Factor by which moving more off the GPU must win: less is simpler, and the difference within the error."""
 
+MAYBE = 1e-3
+"""What a share of a tier that may be lacking counts for, beside one that surely is."""
+
 NO_KNOWN_COST = 1e300
 """What a plan costs whose time nobody can tell: more than any that is known."""
 
@@ -79,11 +82,11 @@ def best_by_placement(problem: Problem, grid: Grid) -> list[Candidate]:
     """For each placement its best plan, best placement first.
 
     A plan that surely fits beats one that may, on fewer tiers rather than more, which beats one
-    that does not; then the objective decides, among the last what all tiers lack together, each as
-    a share of what it has; then the order of the axes, which lists what costs less elsewhere first.
-    Where the batch is free, the fewest accumulation steps lead among the plans within `KNEE` of the
-    cheapest of all. Of the placements that then cost about the same, the one that moves least off
-    the GPU leads.
+    that does not; then the objective decides, among the last what all tiers surely lack together,
+    each as a share of what it has, and of those that lack the same what they may lack; then the order
+    of the axes, which lists what costs less elsewhere first. Where the batch is free, the fewest
+    accumulation steps lead among the plans within `KNEE` of the cheapest of all. Of the placements
+    that then cost about the same, the one that moves least off the GPU leads.
     """
     rank, cost, _ = _scored(problem, grid)
     return _best_of_each(problem, grid, rank, cost)
@@ -160,7 +163,9 @@ def scores(problem: Problem, answer: Estimate) -> tuple[Any, Any]:
     rank = np.where(answer.fits, FITS, np.where(answer.may_fit, TIGHT - 1 + short, DOES_NOT_FIT))
     cost: Any = objective(problem, answer)
     known = np.where(np.isnan(cost), NO_KNOWN_COST, cost)
-    return rank, np.where(rank == DOES_NOT_FIT, answer.overflow, known)
+    # Nearest to fitting is what surely lacks least, and of plans that lack the same what may lack least.
+    lacking = answer.overflow + MAYBE * answer.likely_overflow
+    return rank, np.where(rank == DOES_NOT_FIT, lacking, known)
 
 
 def least_capacity(problem: Problem, survey: Survey, tier: str) -> float:

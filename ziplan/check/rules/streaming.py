@@ -10,6 +10,7 @@ from ziplan.check.finding import Hit, Number, Rule
 from ziplan.check.rules.capacity import size
 from ziplan.check.rules.waits import LARGE_TERM, seconds, stepped
 from ziplan.runtimes.shared.facts import ELEMENT_BYTES
+from ziplan.units import counted
 
 CLOSE_MARGIN = 2.0
 """A margin that half the tokens, or half the ranks, would use up."""
@@ -47,9 +48,8 @@ def margin_collapse(case: Case) -> Iterator[Hit]:
         test = case.estimate.tiers[tier]
         yield Hit(
             f"parameters on {tier} cannot be hidden: the margin is {margin:.2f} with {_tokens(case):,} "
-            "tokens per "
-            f"rank and {case.plan.dp_degree:,.0f} ranks, where one link needs {test.required_tokens:,.0f} "
-            "tokens",
+            f"tokens per rank and {counted(case.plan.dp_degree, 'rank')}, where one link needs "
+            f"{test.required_tokens:,.0f} tokens",
             key="train_micro_batch_size_per_gpu",
             field="micro_batch_size",
             fix=f"{1 / margin:.1f} times the micro-batch or the ranks (both count the same)",
