@@ -10,6 +10,7 @@ from ziplan.estimate import estimate
 from ziplan.hardware.profiles import load_cluster
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes import fsdp
+from ziplan.runtimes.runtime import NOT_BYTES
 from ziplan.workload.load import load_workload
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
@@ -88,7 +89,8 @@ class Case:
         total = 0.0
         for segment in self.predicted.segments:
             once = {id(demand): demand for chain in segment.chains for demand in chain}
-            total += segment.repeats * sum(d.amount for d in once.values() if d.term in terms)
+            moved = (d.amount for d in once.values() if d.term in terms and d.resource not in NOT_BYTES)
+            total += segment.repeats * sum(moved)
         return total
 
 

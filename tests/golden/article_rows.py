@@ -210,6 +210,30 @@ ROWS = {
     "gather_time": [
         ({"gathered_bytes": 15_728_640_000, "dp_degree": 64, "gather_bandwidth": 25e9}, 0.6193152)
     ],
+    "ring_latency": [
+        # One node of 8: 14 + 7 x 1.9 us; 128 of them: 14 + 896 x 1.9 + 127 x 4 us (NCCL's LL128).
+        (
+            {
+                "rank_count": 8,
+                "node_count": 1,
+                "start_latency": 14e-6,
+                "hop_latency": 1.9e-6,
+                "network_hop_latency": 4e-6,
+            },
+            27.3e-6,
+        ),
+        (
+            {
+                "rank_count": 1024,
+                "node_count": 128,
+                "start_latency": 14e-6,
+                "hop_latency": 1.9e-6,
+                "network_hop_latency": 4e-6,
+            },
+            2.2244e-3,
+        ),
+    ],
+    "latency_time": [({"pass_count": 500, "ring_latency": 2.2244e-3}, 1.1122)],
     "ring_bandwidth": [
         ({"fabric_bandwidth": 300e9, "node_network_bandwidth": 25e9}, 25e9),
         ({"fabric_bandwidth": 20e9, "node_network_bandwidth": 25e9}, 20e9),

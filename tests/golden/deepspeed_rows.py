@@ -227,6 +227,21 @@ ROWS = {
             1e9,
         )
     ],
+    "bucket_passes": [
+        # 2.4 buckets are three; an all-reduce goes around twice; nothing trained takes none.
+        ({"params": 1.2e9, "bucket_params": 5e8, "passes": 1}, 3),
+        ({"params": 1e9, "bucket_params": 5e8, "passes": 2}, 4),
+        ({"params": 0, "bucket_params": 5e8, "passes": 1}, 0),
+    ],
+    "joined_copy_bytes": [
+        ({"zero_stage": 3, "joined_params": 1e9, "param_bytes_per_param": 2, "dp_degree": 8}, 4e9),
+        ({"zero_stage": 3, "joined_params": 1e9, "param_bytes_per_param": 2, "dp_degree": 1}, 0),
+        ({"zero_stage": 2, "joined_params": 1e9, "param_bytes_per_param": 2, "dp_degree": 8}, 0),
+    ],
+    "view_time": [
+        ({"tensor_count": 300, "dp_degree": 1024, "views_per_rank": 2, "view_latency": 2e-6}, 1.2288),
+        ({"tensor_count": 300, "dp_degree": 1, "views_per_rank": 2, "view_latency": 2e-6}, 0),
+    ],
     "owners_at_once": [
         # A bucket within one shard; over a third of eight; over two nodes of eight; over all of 32.
         ({"params": 8e9, "dp_degree": 16, "reduce_bucket_params": 5e7, "ranks_per_node": 16}, 1),

@@ -9,6 +9,7 @@ from ziplan.errors import BadInput, CannotEmit
 from ziplan.estimate import estimate
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.deepspeed.optimizers import OPTIMIZERS
+from ziplan.runtimes.runtime import COLLECTIVE
 
 RANKS = 4
 MODEL = toy(4)
@@ -31,7 +32,7 @@ def held(answer, tier, *names):
 
 def moved(answer, term):
     demands = {id(d): d for segment in answer.segments for chain in segment.chains for d in chain}
-    return sum(demand.amount for demand in demands.values() if demand.term == term)
+    return sum(d.amount for d in demands.values() if d.term == term and d.resource != COLLECTIVE)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from ziplan.estimate import estimate
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing
 from ziplan.runtimes import RUNTIMES
+from ziplan.runtimes.runtime import COLLECTIVE
 from ziplan.runtimes.shared.compute import micro_step_flops
 from ziplan.runtimes.shared.facts import Facts
 from ziplan.runtimes.shared.train_py import trainable_lines
@@ -42,7 +43,7 @@ def held(answer, tier, *names):
 
 def moved(answer, term):
     demands = {id(d): d for segment in answer.segments for chain in segment.chains for d in chain}
-    return sum(demand.amount for demand in demands.values() if demand.term == term)
+    return sum(d.amount for d in demands.values() if d.term == term and d.resource != COLLECTIVE)
 
 
 @pytest.mark.parametrize("full", [False, True])

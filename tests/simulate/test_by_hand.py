@@ -10,10 +10,17 @@ from simulate.two import events, machine, plan, products_alone, work
 from ziplan.plan import Checkpointing
 from ziplan.runtimes import RUNTIMES
 from ziplan.simulate.engine import Stuck
+from ziplan.simulate.links import Machine
 from ziplan.simulate.step import simulate
 from ziplan.workload.model import Operator
 
 NONE = float(Checkpointing.NONE)
+
+
+@pytest.fixture(autouse=True)
+def no_hops(monkeypatch):
+    """Round numbers: gathers that take no more than their bytes do."""
+    monkeypatch.setattr(Machine, "_around", lambda self: ())
 
 
 def ideal(chosen, **more):

@@ -18,10 +18,13 @@ from ziplan.laws.counts import step_flops, tokens_per_step
 from ziplan.laws.efficiency import partly_overlapped_time, step_cost
 from ziplan.laws.endurance import drive_lifetime
 from ziplan.laws.law import Derivation, maximum, where
+from ziplan.laws.partition import latency_time
 from ziplan.laws.traffic import compute_time, product_time, transfer_time
 from ziplan.plan import Plan
 from ziplan.runtimes.runtime import (
+    COLLECTIVE,
     MEMLOCK,
+    NOT_BYTES,
     OF_OTHERS,
     PHASES,
     PYTHON,
@@ -218,6 +221,8 @@ def _demand_time(derivation: Derivation, rates: Rates, demand: Demand) -> float:
         return derivation.apply(product_time, label, flops=demand.amount, product_flops_per_s=rate)
     if demand.resource == "cpu_optimizer":
         return rates.update_time(derivation, label, demand.amount)
+    if demand.resource == COLLECTIVE:
+        return derivation.apply(latency_time, label, pass_count=demand.amount, ring_latency=1 / rate)
     return derivation.apply(transfer_time, label, bytes_moved=demand.amount, link_bandwidth=rate)
 
 
@@ -356,7 +361,7 @@ def _traffic(segments: Iterable[Segment]) -> dict[str, tuple[float, float]]:
     """Bytes per step and rank, (read, write), of each tier and of the gather."""
     links: dict[str, tuple[float, float]] = {}
     for repeats, demand in _demands(segments):
-        if demand.resource in (*ARITHMETIC, PYTHON, "cpu_optimizer") or demand.resource.endswith(OF_OTHERS):
+        if demand.resource in NOT_BYTES or demand.resource.endswith(OF_OTHERS):
             continue
         name, _, direction = bare(demand.resource).partition(".")
         read, written = links.get(name, (0.0, 0.0))

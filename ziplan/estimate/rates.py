@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from ziplan.estimate.result import Assumption
 from ziplan.hardware.cluster import Cluster
+from ziplan.hardware.collectives import pass_latency
 from ziplan.hardware.node import Tier
 from ziplan.hardware.processors import FEW_THREADS, THREADS, cpu_optimizer_rate
 from ziplan.hardware.rates import (
@@ -25,6 +26,7 @@ from ziplan.laws.law import Derivation
 from ziplan.laws.optimizer import cpu_adam_time, cpu_adam_time_by_bandwidth, cpu_adam_time_by_threads
 from ziplan.laws.partition import ring_bandwidth
 from ziplan.runtimes.runtime import (
+    COLLECTIVE,
     FABRIC,
     NETWORK,
     PYTHON,
@@ -69,12 +71,22 @@ class Rates:
         self.overlap = calibrated.overlap if calibrated and calibrated.runtime == runtime.NAME else 1.0
         """Share of what runs beside the GPU's work that is hidden."""
         self._known: dict[str, float] = {}
+        self._between_ranks: Mapping[str, Callable[[], float]] = {
+            "gather": self._gather,
+            COLLECTIVE: self._passes,
+            FABRIC: self._fabric,
+            NETWORK: self._network,
+        }
         self.assumptions: dict[str, Assumption] = {}
         self.unknown: dict[str, str] = {}
         """Path of the missing input, by resource."""
 
     def of(self, resource: str) -> float:
-        """FLOP/s of the GPU's, param/s of "cpu_optimizer" (the node's), s/s of "python", B/s of one rank."""
+        """What it does in a second, for one rank.
+
+        FLOPs of the GPU's, parameters of "cpu_optimizer" (the node's), seconds of "python", ways around the
+        ring of "collective", else bytes.
+        """
         if resource not in self._known:
             self._known[resource] = self._work_out(resource)
         return self._known[resource]
@@ -86,13 +98,8 @@ class Rates:
             return 1.0
         if resource == "cpu_optimizer":
             return self._stated(resource, cpu_optimizer_rate(self._node, self.ranks_per_node, self._threads))
-        if resource == "gather":
-            return self._gather()
-        if resource == FABRIC:
-            return self._fabric()
-        if resource == NETWORK:
-            between = network_of(self._cluster)
-            return UNLIMITED if between is None else self._node.links[between].bandwidth
+        if resource in self._between_ranks:
+            return self._between_ranks[resource]()
         name, direction = bare(resource).rsplit(".", 1)
         tier = self._node.tiers[name]
         if ".swap_" in resource:
@@ -141,6 +148,15 @@ class Rates:
             optimizer_bytes_per_param=ADAM_BYTES,
             dram_bandwidth=rate * ADAM_BYTES,
         )
+
+    def _network(self) -> float:
+        between = network_of(self._cluster)
+        return UNLIMITED if between is None else self._node.links[between].bandwidth
+
+    def _passes(self) -> float:
+        """Ways around the ring of all ranks in a second."""
+        alone_here = self._gpus <= 1
+        return UNLIMITED if alone_here else 1 / pass_latency(self._derivation, self._cluster, self._gpus)
 
     def _gather(self) -> float:
         if self._gpus <= 1:

@@ -30,6 +30,24 @@ def gather_time(gathered_bytes: Bytes, dp_degree: Count, gather_bandwidth: Bytes
     return gathered_bytes * (dp_degree - 1) / (dp_degree * gather_bandwidth)
 
 
+@law("NCCL 2.19 src/graph/tuning.cc:ncclTopoTuneModel")
+def ring_latency(
+    rank_count: Count,
+    node_count: Count,
+    start_latency: Seconds,
+    hop_latency: Seconds,
+    network_hop_latency: Seconds,
+) -> Seconds:
+    """Time of one way around a ring of ranks that next to no bytes take: a start, and a hop to each rank."""
+    return start_latency + (rank_count - node_count) * hop_latency + (node_count - 1) * network_hop_latency
+
+
+@law("NCCL 2.19 src/graph/tuning.cc:ncclTopoGetAlgoTime")
+def latency_time(pass_count: Count, ring_latency: Seconds) -> Seconds:
+    """Time that so many ways around a ring take besides that of their bytes."""
+    return pass_count * ring_latency
+
+
 @law("arXiv:2104.07857 sec 6.1")
 def ring_bandwidth(
     fabric_bandwidth: BytesPerSecond, node_network_bandwidth: BytesPerSecond

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ziplan.hardware.rates import ARITHMETIC
 from ziplan.report.json import Document, Notes, plan_object
 from ziplan.report.simulation import Told
-from ziplan.runtimes.runtime import PYTHON
+from ziplan.runtimes.runtime import NOT_BYTES, OF_OTHERS, bare
 from ziplan.simulate.step import Simulation
 from ziplan.simulate.trace import Tally
 
@@ -105,9 +104,9 @@ def _moved(sums: Tally) -> Document:
     """Bytes of one rank by tier and gather, as `ziplan.fit/1` has them."""
     links: dict[str, dict[str, float]] = {}
     for resource, amount in sums.moved.items():
-        if resource in (*ARITHMETIC, PYTHON, "cpu_optimizer"):
+        if resource in NOT_BYTES or resource.endswith(OF_OTHERS):
             continue
-        name, _, direction = resource.partition(".")
+        name, _, direction = bare(resource).partition(".")
         row = links.setdefault(name, {"read_bytes": 0.0, "write_bytes": 0.0})
         row["write_bytes" if direction.endswith("write") else "read_bytes"] += float(amount)
     return links

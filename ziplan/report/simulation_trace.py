@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ziplan.hardware.rates import ARITHMETIC
 from ziplan.report.json import Document
-from ziplan.runtimes.runtime import PYTHON
+from ziplan.runtimes.runtime import COLLECTIVE, PYTHON
 from ziplan.simulate.step import Simulation, StagePlayed
 from ziplan.simulate.trace import Watched
 
@@ -26,11 +26,17 @@ ROWS = {
     "gpu_idle": "GPU, waves that are not full",
     "python": "Python",
     "gather": "gather and reduce between ranks",
+    "collective": "hops around the ring of ranks",
     "cpu_optimizer": "CPU optimizer",
 }
 
 
-UNITS = {**dict.fromkeys(ARITHMETIC, "flops"), PYTHON: "seconds", "cpu_optimizer": "params"}
+UNITS = {
+    **dict.fromkeys(ARITHMETIC, "flops"),
+    PYTHON: "seconds",
+    "cpu_optimizer": "params",
+    COLLECTIVE: "passes",
+}
 """What is counted of a resource that moves no bytes."""
 
 

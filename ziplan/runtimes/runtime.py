@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ziplan.hardware.cluster import Cluster
+from ziplan.hardware.rates import ARITHMETIC
 from ziplan.laws.law import Derivation, Step
 from ziplan.plan import Plan
 from ziplan.workload.training import Workload
@@ -28,6 +29,12 @@ RUNNING = ("init", "forward", "backward", "step", "save")
 
 PYTHON = "python"
 """Seconds of the Python thread that launches what the GPU does."""
+
+COLLECTIVE = "collective"
+"""Ways around the ring of all ranks, each of which takes its time however few its bytes are."""
+
+NOT_BYTES = (*ARITHMETIC, PYTHON, "cpu_optimizer", COLLECTIVE)
+"""Resources whose amounts are no bytes."""
 
 FABRIC, NETWORK = "fabric", "network"
 """Bytes between the GPUs of a node, and bytes between nodes, apart: "gather" is a ring over all of both."""
@@ -102,7 +109,8 @@ class Demand(NamedTuple):
 
     `resource` is one of `ziplan.hardware.rates.ARITHMETIC` (FLOPs), "python" (seconds of its thread),
     "cpu_optimizer" (parameters of the whole node), "gather" (bytes received per rank), "fabric" (bytes
-    between the GPUs of a node, per rank), "network" (bytes that leave a node), "<tier>.read" or
+    between the GPUs of a node, per rank), "network" (bytes that leave a node), "collective" (ways around the
+    ring of all ranks, whatever their bytes), "<tier>.read" or
     "<tier>.write" (bytes per rank between tier and GPU; of the GPU's own tier, through its memory), or
     "<tier>.swap_read" / "<tier>.swap_write" (bytes per rank between tier and DRAM). With `ALONE` bytes
     between tier and GPU cross while no other rank's do; with `OF_OTHERS` at the end they are those of other

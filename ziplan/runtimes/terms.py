@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+UNPACKED: Final = "copies of gathered parameters"
 UPDATED_COPY: Final = "updated parameter copy"
 UPDATED_GATHER: Final = "updated parameter gather"
 GRADIENTS_DOWN: Final = "gradient copy to host"
@@ -28,6 +29,7 @@ TERMS: Final[Mapping[str, str]] = {
     "kernel launches": "the host's time for launching kernels, where the GPU waits for it",
     "Python hooks": "Python's time for visits of modules, where the GPU waits for it",
     "gather": "parameters, from all ranks to each",
+    UNPACKED: "parameters that were gathered together, copied apart in the GPU's own memory",
     "parameter read": "parameters, from NVMe to host memory, in forward and backward",
     "parameter copy": "parameters, from host memory to the GPU, in forward and backward",
     "parameter stream": "parameters, from an outer tier to the GPU, as the article has it",

@@ -7,10 +7,11 @@ to the GPU have two directions that do not disturb each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ziplan.hardware.cluster import Cluster
+from ziplan.hardware.collectives import pass_latency
 from ziplan.hardware.node import Tier
 from ziplan.hardware.processors import FEW_THREADS, THREADS, cpu_optimizer_rate
 from ziplan.hardware.rates import (
@@ -26,7 +27,8 @@ from ziplan.hardware.rates import (
     tier_rate,
 )
 from ziplan.laws.contention import shared_link_bandwidth
-from ziplan.runtimes.runtime import FABRIC, NETWORK, PYTHON, alone, bare
+from ziplan.laws.law import Derivation
+from ziplan.runtimes.runtime import COLLECTIVE, FABRIC, NETWORK, PYTHON, alone, bare
 from ziplan.units import Launcher, Precision
 
 CPU, SOFTWARE = "cpu", "swap software"
@@ -63,6 +65,12 @@ class Machine:
         self.unknown: dict[str, str] = {}
         """Path of the missing input, by resource."""
         self._paths: dict[str, Path] = {}
+        self._between_ranks: Mapping[str, Callable[[], Iterable[tuple[str, float]]]] = {
+            "gather": self._gather,
+            COLLECTIVE: self._around,
+            FABRIC: self._between_gpus,
+            NETWORK: self._between_nodes,
+        }
         self._duplex = {link for tier in self._node.tiers.values() for link in tier.via}
 
     def path(self, resource: str) -> Path:
@@ -80,12 +88,8 @@ class Machine:
             return Path(1.0, self._link(PYTHON, 1.0))
         if resource == "cpu_optimizer":
             return self._cpu_optimizer()
-        if resource == "gather":
-            return Path(1.0, self._gather())
-        if resource == FABRIC:
-            return Path(1.0, _merged(tuple(self._between_gpus())))
-        if resource == NETWORK:
-            return Path(1.0, _merged(tuple(self._between_nodes())))
+        if resource in self._between_ranks:
+            return Path(1.0, _merged(tuple(self._between_ranks[resource]())))
         return self._of_tier(resource)
 
     def _of_tier(self, resource: str) -> Path:
@@ -128,6 +132,13 @@ class Machine:
         if network_of(self._cluster) != self._node.fabric:
             crossed += self._between_nodes()
         return _merged(tuple(crossed))
+
+    def _around(self) -> tuple[tuple[str, float], ...]:
+        """Ways around the ring of all ranks: those of one communicator follow each other."""
+        if self._ranks <= 1:
+            return ()
+        latency = pass_latency(Derivation(record=False), self._cluster, self._ranks)
+        return self._link(COLLECTIVE, 1 / latency)
 
     def _between_gpus(self) -> list[tuple[str, float]]:
         """The fabric of a node, or where there is none the GPUs' host links."""

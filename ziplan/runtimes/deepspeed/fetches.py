@@ -55,6 +55,16 @@ class Fetches(NamedTuple):
     largest_fetch: float
     on_demand: float = 0.0
     """Elements that a module gathers for itself when it is reached, nothing having read them ahead."""
+    calls: float = 0.0
+    """Gathers: of one tensor, or of several at once."""
+    joined: float = 0.0
+    """Elements that were gathered several tensors at once, and are copied out of what was received."""
+    joined_tensors: float = 0.0
+    """How many such tensors."""
+
+
+TALLIES = ("elements", "on_demand", "calls", "joined", "joined_tensors")
+"""Counts of a micro-step that grow with each layer."""
 
 
 def fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) -> Fetches:
@@ -70,7 +80,7 @@ def _fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) 
         return _play(visits(model.sections, repeats, checkpointing, reentrant), policy)
 
     played = play(times)
-    counts, elements, on_demand = dict(played.by_operator), played.elements, played.on_demand
+    counts, tallies = dict(played.by_operator), {name: getattr(played, name) for name in TALLIES}
     for place, section in enumerate(model.sections):
         more = section.repeat - times[place]
         if not more:
@@ -78,9 +88,9 @@ def _fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) 
         shorter = play([count - (place == other) for other, count in enumerate(times)])
         for name, count in played.by_operator.items():
             counts[name] += more * (count - shorter.by_operator.get(name, 0.0))
-        elements += more * (played.elements - shorter.elements)
-        on_demand += more * (played.on_demand - shorter.on_demand)
-    return played._replace(by_operator=counts, elements=elements, on_demand=on_demand)
+        for name in TALLIES:
+            tallies[name] += more * (getattr(played, name) - getattr(shorter, name))
+    return played._replace(by_operator=counts, **tallies)
 
 
 def _played(section: Section, policy: Policy) -> int:
@@ -182,6 +192,7 @@ class Coordinator:
         self.counts: Counter[str] = Counter()
         self.elements = 0.0
         self.on_demand = 0.0
+        self.calls = self.joined = self.joined_tensors = 0.0
         self.peak_live = 0.0
         self.peak_tensors = 0
         self.largest_fetch = 0.0
@@ -227,8 +238,11 @@ class Coordinator:
         self.live.update(fetched)
         self.live_elements += elements
         self.elements += elements
+        self.calls += 1
         if len(fetched) > 1:
             self.largest_fetch = max(self.largest_fetch, elements)
+            self.joined += elements
+            self.joined_tensors += len(fetched)
         for operator, _, number in fetched:
             self.counts[operator] += number == 0
         self.peak_live = max(self.peak_live, self.live_elements)
@@ -279,4 +293,7 @@ class Coordinator:
             self.peak_tensors,
             self.largest_fetch,
             self.on_demand,
+            self.calls,
+            self.joined,
+            self.joined_tensors,
         )

@@ -14,7 +14,7 @@ import numpy as np
 from ziplan.laws.law import maximum, where
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
-from ziplan.runtimes.runtime import ALONE, OF_OTHERS, Demand, Segment
+from ziplan.runtimes.runtime import ALONE, COLLECTIVE, OF_OTHERS, Demand, Segment
 from ziplan.runtimes.terms import GRADIENTS_DOWN, GRADIENTS_UP, OTHERS_GRADIENTS, TO_THE_OPTIMIZER
 
 REDUCE = "gradient reduce"
@@ -23,7 +23,7 @@ REDUCE = "gradient reduce"
 class LastGradients(NamedTuple):
     """What the last micro-step adds: reductions, copies that hold the Python thread, others, and writes."""
 
-    reduced: Demand
+    reduced: tuple[Demand, ...]
     held: tuple[Demand, ...]
     copied: tuple[Demand, ...]
     written: Demand
@@ -31,7 +31,7 @@ class LastGradients(NamedTuple):
     @property
     def beside(self) -> tuple[Demand, ...]:
         """All of it, in order: what runs beside the last backward."""
-        return (self.reduced, *self.held, *self.copied, self.written)
+        return (*self.reduced, *self.held, *self.copied, self.written)
 
     @property
     def segment(self) -> Segment:
@@ -45,7 +45,14 @@ def waits(f: Facts) -> float:
     return in_stage3 + f.copies_in_turn
 
 
-def _reduced(f: Facts, label: str, share: float) -> Demand:
+def _reduced(f: Facts, label: str, share: float) -> tuple[Demand, ...]:
+    passes = f.derivation.apply(
+        laws.bucket_passes,
+        label,
+        params=f.trained,
+        bucket_params=maximum(f.knobs.reduce_bucket, 1.0),
+        passes=f.reduce_passes * share,
+    )
     amount = f.derivation.apply(
         laws.reduced_bytes,
         label,
@@ -54,10 +61,10 @@ def _reduced(f: Facts, label: str, share: float) -> Demand:
         dp_degree=f.plan.dp_degree,
         passes=f.reduce_passes * share,
     )
-    return Demand(REDUCE, "gather", amount)
+    return (Demand(REDUCE, "gather", amount), Demand(REDUCE, COLLECTIVE, passes))
 
 
-def reduced_each_time(f: Facts) -> Demand:
+def reduced_each_time(f: Facts) -> tuple[Demand, ...]:
     """Gradients reduced in every micro-step."""
     share = where(f.plan.zero_stage >= 2, 1.0, 0.0)
     return _reduced(f, "gradients reduced in one micro-step (stages 2 and 3)", share)
@@ -118,7 +125,7 @@ def _copies(f: Facts, term: str, own: float) -> tuple[Demand, ...]:
         return (Demand(term, resource, own),)
     at_once = f.derivation.apply(
         laws.owners_at_once,
-        params=f.trained,
+        params=maximum(f.trained, 1.0),
         dp_degree=f.plan.dp_degree,
         reduce_bucket_params=f.knobs.reduce_bucket,
         ranks_per_node=f.ranks,
@@ -183,7 +190,7 @@ def _to_the_optimizer(f: Facts) -> float:
 def boundary(f: Facts) -> Segment:
     """Once per step, when the last backward has ended: what is not reduced and brought along beside it."""
     after = 1 - f.reduces_in_backward
-    demands = [_reduced(f, "gradients reduced once per step, after backward", after)]
+    demands = [*_reduced(f, "gradients reduced once per step, after backward", after)]
     if f.host:
         demands += _copies(f, TO_THE_OPTIMIZER, _to_the_optimizer(f) * after)
     return Segment("gradients out", 1.0, (tuple(demands),))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ziplan.laws.law import law, maximum, minimum, where
+from ziplan.laws.law import ceil, law, minimum, where
 from ziplan.units import Bytes, BytesPerParam, Count, Params, Ratio, Seconds
 
 
@@ -146,6 +146,29 @@ def reduced_bytes(
     return passes * grad_bytes_per_param * params * (dp_degree - 1) / dp_degree
 
 
+@law("DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py:reduce_ready_partitions_and_remove_grads; stage3.py")
+def bucket_passes(params: Params, bucket_params: Params, passes: Count) -> Count:
+    """Ways around the ring of all ranks that so many parameters take, a bucket at a time."""
+    return passes * ceil(params / bucket_params)
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/partition_parameters.py:AllGatherCoalescedHandle.wait")
+def joined_copy_bytes(
+    zero_stage: Count, joined_params: Params, param_bytes_per_param: BytesPerParam, dp_degree: Count
+) -> Bytes:
+    """Bytes through the GPU's memory to copy tensors that were gathered together out of what was received.
+
+    Each is read and written once; one rank gathers nothing.
+    """
+    return where((zero_stage >= 3) & (dp_degree > 1), 2 * param_bytes_per_param * joined_params, 0.0)
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/partition_parameters.py:AllGatherCoalescedHandle.wait")
+def view_time(tensor_count: Count, dp_degree: Count, views_per_rank: Count, view_latency: Seconds) -> Seconds:
+    """Time in which the Python thread makes views of what each rank has of tensors."""
+    return where(dp_degree > 1, tensor_count * dp_degree * views_per_rank * view_latency, 0.0)
+
+
 @law("DeepSpeed 0.19.8 runtime/zero/stage3.py:partition_grads")
 def host_link_bytes(params: Params, bytes_per_param: BytesPerParam, dp_degree: Count, share: Ratio) -> Bytes:
     """Bytes of one rank's shard that cross its host link."""
@@ -166,8 +189,11 @@ def owners_at_once(
     one: at 32 and 64 GPUs, where tensors reach over two and three, backward took as long as at 16
     (arXiv:2104.07857 figure 6c).
     """
-    reached = minimum(reduce_bucket_params * dp_degree / maximum(params, 1.0), dp_degree)
-    return where(reached >= ranks_per_node, maximum(reached, 1.0), 1.0)
+    return where(
+        minimum(reduce_bucket_params * dp_degree / params, dp_degree) >= ranks_per_node,
+        minimum(reduce_bucket_params * dp_degree / params, dp_degree),
+        1.0,
+    )
 
 
 @law("DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py:reduce_ipg_grads")

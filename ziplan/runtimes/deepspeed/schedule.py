@@ -16,17 +16,24 @@ from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.fetches import Coordinator, Policy, Tensor, Visit, fetches, visits
+from ziplan.runtimes.deepspeed.gradients import REDUCE
 from ziplan.runtimes.deepspeed.hooks import HOOKS
 from ziplan.runtimes.deepspeed.knobs import policy
 from ziplan.runtimes.deepspeed.shards import shards
 from ziplan.runtimes.deepspeed.traffic import parts_of
 from ziplan.runtimes.deepspeed.update import OPTIMIZER_BUFFERS, update
-from ziplan.runtimes.runtime import PYTHON
+from ziplan.runtimes.runtime import COLLECTIVE, PYTHON
 from ziplan.runtimes.schedule import Buffers, Held, Parts, Schedule, Stage, Work, Works, shares
 from ziplan.runtimes.shared import launches
 from ziplan.runtimes.shared.compute import share_of_work, work_flops
 from ziplan.runtimes.shared.sweeps import Module, modules
-from ziplan.runtimes.terms import ACTIVATIONS_DOWN, ACTIVATIONS_UP, GRADIENT_COPIES, OTHERS_GRADIENTS
+from ziplan.runtimes.terms import (
+    ACTIVATIONS_DOWN,
+    ACTIVATIONS_UP,
+    GRADIENT_COPIES,
+    OTHERS_GRADIENTS,
+    UNPACKED,
+)
 from ziplan.workload.training import Workload
 
 if TYPE_CHECKING:
@@ -265,6 +272,8 @@ class _Written:
         self.read_from = f"{f.nvme}.swap_read"
         asked = [fetch for stop in self.stops for fetch in stop.fetches]
         self.elements = sum(fetch.elements for fetch in asked)
+        self.calls = len(asked)
+        self.joined = sum(fetch.elements for fetch in asked if len(fetch.names) > 1)
         self.read = sum(fetch.read for fetch in asked)
         made = {size for stop in self.stops for size in stop.gradients}
         self.swapped = {size: self._swapped_gradients(size) for size in made}
@@ -335,8 +344,13 @@ class _Written:
         copied = self.parts.of("parameter copy", self.back, share)
         if copied:
             asked = self.works.add(stop.name, "parameter copy", self.back, copied, (asked,), line="thread")
-        amount = self.parts.of("gather", "gather", share)
-        asked = self.works.add(stop.name, "gather", "gather", amount, (asked,), line="gather")
+        for resource, part in (("gather", share), (COLLECTIVE, 1 / self.calls)):
+            amount = self.parts.of("gather", resource, part)
+            asked = self.works.add(stop.name, "gather", resource, amount, (asked,), line="gather")
+        if len(fetch.names) > 1:
+            memory = f"{self.f.gpu}.read"
+            amount = self.parts.of(UNPACKED, memory, fetch.elements / self.joined)
+            asked = self.works.add(stop.name, UNPACKED, memory, amount, (asked,))
         self.gathered.update(dict.fromkeys(fetch.names, asked))
 
     def _checkpoint(self, stop: _Stop, term: str, after: set[int]) -> set[int]:
@@ -352,10 +366,10 @@ class _Written:
         if not self.bucket:
             return
         share, name = sum(self.bucket) / self.gradients, f"bucket {len(self.reduced)}"
-        self._reduced(name, self.parts, "gradient reduce", "gather", share)
+        self._reduced(name, self.parts, REDUCE, share)
         self._copied(name, self.parts, share)
         if self.boundary is not None and self.f.reduces_in_backward:
-            self._reduced(name, self.boundary, "gradient reduce", "gather", share)
+            self._reduced(name, self.boundary, REDUCE, share)
             last = self._copied(name, self.boundary, share)
             written = sum(self.swapped[size] for size in self.bucket)
             if self.f.swaps_optimizer:
@@ -368,18 +382,17 @@ class _Written:
         self.waits += self.reduced[: -REDUCES_UNDER_WAY - 1][-1:]
         self.bucket = []
 
-    def _reduced(self, name: str, parts: Parts, term: str, resource: str, share: float) -> tuple[int, ...]:
+    def _reduced(self, name: str, parts: Parts, term: str, share: float) -> tuple[int, ...]:
         """A piece of work on the stream that reduces, where there is any."""
-        amount = parts.of(term, resource, share)
-        if amount:
+        for resource in parts.resources(term):
+            amount = parts.of(term, resource, share)
             self.works.add(name, term, resource, amount, (self.ready,), line="reduce")
         return self.works.last("reduce")
 
     def _copied(self, name: str, parts: Parts, share: float) -> tuple[int, ...]:
         """Copies of gradients on that stream: a rank's own, and those that it waits for."""
         for term in (*GRADIENT_COPIES, OTHERS_GRADIENTS):
-            for resource in parts.resources(term):
-                self._reduced(name, parts, term, resource, share)
+            self._reduced(name, parts, term, share)
         return self.works.last("reduce")
 
     def _swapped_gradients(self, elements: int) -> float:

@@ -37,12 +37,13 @@ from ziplan.runtimes.deepspeed.hooks import hooks
 from ziplan.runtimes.deepspeed.knobs import played
 from ziplan.runtimes.deepspeed.shards import swapped_in
 from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
-from ziplan.runtimes.runtime import Demand, Segment
+from ziplan.runtimes.runtime import COLLECTIVE, Demand, Segment
 from ziplan.runtimes.shared.compute import gpu_work
 from ziplan.runtimes.shared.launches import launches
 from ziplan.workload.training import Workload
 
 if TYPE_CHECKING:
+    from ziplan.runtimes.deepspeed.fetches import Fetches
     from ziplan.runtimes.deepspeed.reading.settings import Settings
 
 
@@ -124,13 +125,37 @@ def _in_a_micro_step(f: Facts) -> tuple[tuple[Demand, ...], tuple[Demand, ...], 
         dp_degree=plan.dp_degree,
     )
     kinds = (
-        ([Demand("gather", "gather", gather), *_parameter_loads(f, fetched)], 1 - _ahead(f, fetched, missed)),
-        ([reduced_each_time(f), *copied_each_time(f)], waits(f)),
+        (
+            [
+                Demand("gather", "gather", gather),
+                Demand("gather", COLLECTIVE, f.stage3 * played(model, plan, f.knobs, _calls)),
+                *_parameter_loads(f, fetched),
+            ],
+            1 - _ahead(f, fetched, missed),
+        ),
+        ([*reduced_each_time(f), *copied_each_time(f)], waits(f)),
         (_checkpoint_copies(f), f.traits.checkpoints_wait),
     )
     blocking = [demand for demands, waits in kinds for demand in _scaled(demands, waits)]
     beside = [demand for demands, waits in kinds for demand in _scaled(demands, 1 - waits)]
-    return tuple(blocking), gpu_work(f), tuple(beside)
+    return tuple(blocking), (*gpu_work(f), _unpacked(f)), tuple(beside)
+
+
+def _calls(fetched: Fetches, dp_degree: float) -> float:
+    return fetched.calls
+
+
+def _unpacked(f: Facts) -> Demand:
+    """Tensors that one gather received together, copied out of it to where they are computed with."""
+    copied = f.derivation.apply(
+        laws.joined_copy_bytes,
+        "parameters gathered together, copied apart",
+        zero_stage=f.plan.zero_stage,
+        joined_params=played(f.workload.model, f.plan, f.knobs, lambda fetched, _: fetched.joined),
+        param_bytes_per_param=f.element,
+        dp_degree=f.plan.dp_degree,
+    )
+    return Demand(terms.UNPACKED, f"{f.gpu}.read", copied)
 
 
 def _ahead(f: Facts, fetched: float, missed: float) -> float:
@@ -259,6 +284,7 @@ def _optimizer_swaps(f: Facts) -> list[Demand]:
 def _afterwards(f: Facts) -> Segment:
     """Updated parameters return to where forward looks for them."""
     apply, plan = f.derivation.apply, f.plan
+    once = where((plan.zero_stage >= 1) & (plan.zero_stage < 3), 1.0, 0.0)
     gather = [
         Demand(
             terms.UPDATED_GATHER,
@@ -269,9 +295,20 @@ def _afterwards(f: Facts) -> Segment:
                 params=f.trained,
                 grad_bytes_per_param=f.element,
                 dp_degree=plan.dp_degree,
-                passes=where((plan.zero_stage >= 1) & (plan.zero_stage < 3), 1.0, 0.0),
+                passes=once,
             ),
-        )
+        ),
+        Demand(
+            terms.UPDATED_GATHER,
+            COLLECTIVE,
+            apply(
+                laws.bucket_passes,
+                "updated parameters gathered once per step (stages 1 and 2)",
+                params=f.trained,
+                bucket_params=maximum(f.knobs.reduce_bucket, 1.0),
+                passes=once,
+            ),
+        ),
     ]
     copies = _copies_back(f, f.stage3 if f.traits.copies_by_tile else 1.0)
     return Segment("parameters back", 1.0, ((*gather, *copies),))

@@ -15,6 +15,7 @@ from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.traffic import program
+from ziplan.runtimes.runtime import COLLECTIVE
 from ziplan.runtimes.schedule import Parts, Schedule, Stage, Work, Works, shares
 from ziplan.runtimes.shared import launches
 from ziplan.runtimes.shared.compute import share_of_work, work_flops
@@ -97,7 +98,8 @@ class _Written:
         # the root.
         self.left = [unit for unit in self.layers if unit.backward] or self.layers[-1:]
         fetched = [self.root, *self.layers, *self.left]
-        self.params = sum(unit.params for unit in fetched)
+        self.params, self.gathers = sum(unit.params for unit in fetched), len(fetched)
+        self.reductions = 1 + sum(1 for unit in self.left if unit.trained)
         self.copied = sum(unit.copied(f) for unit in fetched)
         self.trained = sum(unit.trained for unit in (self.root, *self.layers))
         flops = shares([flops for unit in units for flops in (unit.forward, unit.backward)])
@@ -160,22 +162,20 @@ class _Written:
             share = unit.copied(self.f) / self.copied
             amount = self.parts.of("parameter copy", resource, share)
             asked = self.works.add(name, "parameter copy", resource, amount, (asked,), line="copy in")
-        amount = self.parts.of("gather", "gather", unit.params / self.params)
-        return self.works.add(name, "gather", "gather", amount, (asked,), line="communicator")
+        for resource, share in (("gather", unit.params / self.params), (COLLECTIVE, 1 / self.gathers)):
+            amount = self.parts.of("gather", resource, share)
+            asked = self.works.add(name, "gather", resource, amount, (asked,), line="communicator")
+        return asked
 
     def _reduce(self, unit: _Unit) -> None:
         """A group's gradients: reduce-scattered, copied to the host, and there added to earlier ones."""
         name = f"{unit.name} gradients"
         share = unit.trained / self.trained if self.trained else 0.0
-        amount = self.parts.of("gradient reduce", "gather", share)
-        last = self.works.add(
-            name,
-            "gradient reduce",
-            "gather",
-            amount,
-            (self.before, *self.works.last("out")),
-            line="communicator",
-        )
+        after: tuple[int, ...] = (self.before, *self.works.last("out"))
+        for resource, part in (("gather", share), (COLLECTIVE, 1 / self.reductions)):
+            amount = self.parts.of("gradient reduce", resource, part)
+            last = self.works.add(name, "gradient reduce", resource, amount, after, line="communicator")
+            after = (last,)
         for resource in self.parts.resources(GRADIENTS_DOWN):
             copied = self.parts.of(GRADIENTS_DOWN, resource, share)
             last = self.works.add(name, GRADIENTS_DOWN, resource, copied, (last,), line="out")

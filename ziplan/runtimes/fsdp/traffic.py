@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import ADAM_BYTES
-from ziplan.laws.law import Derivation, maximum
+from ziplan.laws.law import Derivation, maximum, where
 from ziplan.plan import Plan
 from ziplan.runtimes.fsdp import laws
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.groups import Groups
-from ziplan.runtimes.runtime import Demand, Segment
+from ziplan.runtimes.runtime import COLLECTIVE, Demand, Segment
 from ziplan.runtimes.shared.compute import gpu_work
 from ziplan.runtimes.shared.launches import launches
 from ziplan.runtimes.terms import GRADIENTS_DOWN
@@ -45,19 +45,19 @@ class _Moves:
 
     facts: Facts
 
-    def gather(self, label: str, params: float, loads: float = 1.0) -> Demand:
+    def gather(self, label: str, params: float, groups: float) -> tuple[Demand, Demand]:
         f = self.facts
         amount = f.derivation.apply(
             laws.all_gathered_bytes,
             label,
             padded_params=params,
-            param_loads=loads,
+            param_loads=1.0,
             param_bytes_per_param=f.element,
             dp_degree=f.plan.dp_degree,
         )
-        return Demand("gather", "gather", amount)
+        return Demand("gather", "gather", amount), Demand("gather", COLLECTIVE, groups)
 
-    def reduce(self, label: str, params: float) -> Demand:
+    def reduce(self, label: str, params: float, groups: float) -> tuple[Demand, Demand]:
         f = self.facts
         amount = f.derivation.apply(
             laws.reduce_scattered_bytes,
@@ -66,7 +66,7 @@ class _Moves:
             grad_bytes_per_param=f.element,
             dp_degree=f.plan.dp_degree,
         )
-        return Demand("gradient reduce", "gather", amount)
+        return Demand("gradient reduce", "gather", amount), Demand("gradient reduce", COLLECTIVE, groups)
 
     def copy_in(self, label: str, params: float, trained: float, loads: float = 1.0) -> list[Demand]:
         """As it is kept what is trained, in the precision that computes what is frozen."""
@@ -106,10 +106,10 @@ def _micro_step(f: Facts) -> Segment:
     moves, whole, trained = _Moves(f), f.groups, f.trained_groups
     first, first_trained = (_first(each, float(f.workload.model.layer_count)) for each in (whole, trained))
     before = [*moves.copy_in("first groups copied to the GPU", first, first_trained)]
-    before.append(moves.gather("first groups gathered", first))
+    before += moves.gather("first groups gathered", first, 2.0)
     alone = 1 - f.accumulating
     after = [
-        moves.reduce("gradients of the root's group", trained.root),
+        *moves.reduce("gradients of the root's group", trained.root, where(trained.root > 0, 1.0, 0.0)),
         *moves.copy_out("gradients of the root's group to the host", trained.root, alone),
     ]
     others, others_trained = whole.all - first, trained.all - first_trained
@@ -119,15 +119,16 @@ def _micro_step(f: Facts) -> Segment:
     again = reached * whole.layers, reached * trained.layers
     copies = moves.copy_in("layers copied to the GPU in forward", others, others_trained)
     copies_again = moves.copy_in("layers copied to the GPU again in backward", *again)
-    gathered = moves.gather("layers gathered in forward", others)
-    gathered_again = moves.gather("layers gathered again in backward", again[0])
-    reduced = moves.reduce("gradients of the layers", trained.layers)
+    layers = float(f.workload.model.layer_count)
+    gathered = moves.gather("layers gathered in forward", others, layers - 1)
+    gathered_again = moves.gather("layers gathered again in backward", again[0], reached * layers)
+    reduced = moves.reduce("gradients of the layers", trained.layers, reached * layers)
     down = moves.copy_out("gradients of the layers to the host", trained.layers, alone)
     chains = (
         [*gpu_work(f)],
-        [*copies, *copies_again, gathered_again],
-        [gathered, gathered_again, reduced],
-        [reduced, *down],
+        [*copies, *copies_again, *gathered_again],
+        [*gathered, *gathered_again, *reduced],
+        [*reduced, *down],
     )
     waiting = [*_added(f, moves)]
     launched = launches(f)
