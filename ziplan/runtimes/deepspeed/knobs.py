@@ -110,21 +110,26 @@ def largest_trained_tensor(model: Model) -> int:
 def played(model: Model, plan: Plan, settings: Knobs, measure: Callable[[Fetches, float], float]) -> float:
     """`measure(fetches, dp_degree)` of a plan, or of each distinct setting in a grid of plans."""
 
-    def one(
-        checkpointing: float, bucket: float, live: float, reuse: float, bare: float, dp_degree: float
-    ) -> float:
-        policy = Policy(bucket, live, reuse, int(settings.persistence), bool(bare))
-        return measure(fetches(model, int(checkpointing), settings.reentrant, policy), dp_degree)
+    def of(bare: bool) -> float:
+        def one(checkpointing: float, bucket: float, live: float, reuse: float, dp_degree: float) -> float:
+            # Nothing that is let go depends on it where nothing is read ahead.
+            policy = Policy(bucket, live, reuse, int(settings.persistence), bare and bucket > 0)
+            return measure(fetches(model, int(checkpointing), settings.reentrant, policy), dp_degree)
 
-    return each(
-        one,
-        plan.activation_checkpointing,
-        settings.prefetch_bucket,
-        settings.max_live,
-        settings.reuse_distance,
-        decided_bare(model, plan),
-        plan.dp_degree,
-    )
+        return each(
+            one,
+            plan.activation_checkpointing,
+            settings.prefetch_bucket,
+            settings.max_live,
+            settings.reuse_distance,
+            plan.dp_degree,
+        )
+
+    # In a grid micro-steps are an axis that the other settings do not vary along.
+    bare = decided_bare(model, plan)
+    if np.all(bare):
+        return of(True)
+    return where(bare > 0, of(True), of(False)) if np.any(bare) else of(False)
 
 
 def decided_bare(model: Model, plan: Plan) -> float:
