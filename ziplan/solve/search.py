@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import isnan
+from typing import NamedTuple
 
 from ziplan.estimate import Estimate
 from ziplan.plan import Plan
@@ -31,6 +32,12 @@ from ziplan.workload.training import Workload
 
 ALTERNATIVES = 4
 """Runner-up placements that an answer carries."""
+
+EACH = 64
+"""Sizes of a cluster that are all solved for the objective, from the smallest on."""
+
+TO_THE_DOUBLE = 16
+"""Sizes beyond those that are solved until there are twice as many: the best of them is within a 16th."""
 
 WORTH_A_TRY = 1.1
 """Factor by which a plan that is likely to fit must beat the one that surely does to be told of."""
@@ -115,35 +122,71 @@ def _on_fewer(problem: Problem) -> Problem:
 
 def _best_of_fewer(problem: Problem, code_changes: bool) -> tuple[int, Problem]:
     """How it fits on the GPUs that serve the objective best, and the problem on those."""
-    choices = []
-    for smaller in _smaller(problem):
-        best, nodes = solved(smaller, code_changes)[1][0], smaller.cluster.nodes
-        paid = nodes * best.paid if problem.objective == "cost" else float(smaller.ranks)
-        choices.append((best.rank, paid, smaller))
-        if problem.objective == "gpus" and best.rank == FITS:
-            break
-    rank, _, smaller = min(choices, key=lambda choice: choice[:2])
+    sizes = _sizes(problem)
+    found: list[tuple[int, float, Problem]] = []
+    tried = 0
+    for place in _tried(len(sizes)):
+        found.append(_paid(problem, sizes[place], code_changes))
+        if problem.objective == "gpus" and found[-1][0] == FITS:
+            return FITS, _fewest(problem, sizes[tried : place + 1], code_changes)
+        tried = place + 1
+    rank, _, smaller = min(found, key=lambda each: each[:2])
     return rank, smaller
 
 
-def _smaller(problem: Problem) -> Iterator[Problem]:
-    """The problem on 1, 2, ... of its nodes, as far as the batch splits over them.
+def _paid(problem: Problem, size: Size, code_changes: bool) -> tuple[int, float, Problem]:
+    """How the best plan on so many GPUs fits, what it pays for the objective, and the problem on those."""
+    smaller = size.of(problem)
+    best, nodes = solved(smaller, code_changes)[1][0], smaller.cluster.nodes
+    paid = nodes * best.paid if problem.objective == "cost" else float(smaller.ranks)
+    return best.rank, paid, smaller
 
-    Where GPUs count and not nodes, on 1, 2, ... GPUs of one node first.
+
+def _fewest(problem: Problem, sizes: Sequence[Size], code_changes: bool) -> Problem:
+    """The first of some sizes on which a plan surely fits, as the last does: halved until it is found."""
+    few, many = -1, len(sizes) - 1
+    while many - few > 1:
+        middle = (few + many) // 2
+        fits = _paid(problem, sizes[middle], code_changes)[0] == FITS
+        few, many = (few, middle) if fits else (middle, many)
+    return sizes[many].of(problem)
+
+
+def _tried(count: int) -> Iterator[int]:
+    """Places among so many sizes: the first ones all, then `TO_THE_DOUBLE` until there are twice as many."""
+    place = 0
+    while place < count - 1:
+        yield place
+        place += 1 if place < EACH else max(1, place // TO_THE_DOUBLE)
+    yield count - 1
+
+
+class Size(NamedTuple):
+    """A number of nodes, of the only one of which no more than `ranks` GPUs may be at work."""
+
+    nodes: int
+    ranks: int = 0
+
+    def of(self, problem: Problem) -> Problem:
+        """The problem on so many."""
+        fixed = {**problem.fixed, "dp_degree": float(self.ranks)} if self.ranks else problem.fixed
+        return replace(problem, cluster=replace(problem.cluster, nodes=self.nodes), fixed=fixed)
+
+
+def _sizes(problem: Problem) -> list[Size]:
+    """1, 2, ... of the nodes, as far as the batch splits over them; all of them in any case.
+
+    Where GPUs count and not nodes, 1, 2, ... GPUs of one node first.
     """
     batch, node = problem.workload.training.global_batch_size, problem.cluster.node
-    smaller = [replace(problem, cluster=replace(problem.cluster, nodes=1))]
-    if problem.objective == "gpus":
-        smaller = [
-            replace(smaller[0], fixed={**problem.fixed, "dp_degree": float(ranks)})
-            for ranks in range(1, node.gpus_per_node)
-        ] + smaller
-    smaller += [
-        replace(problem, cluster=replace(problem.cluster, nodes=nodes))
-        for nodes in range(2, problem.cluster.nodes + 1)
+    of_a_node = range(1, node.gpus_per_node if problem.objective == "gpus" else 1)
+    sizes = [Size(1, ranks) for ranks in of_a_node if batch is None or splits(batch, ranks)]
+    sizes += [
+        Size(nodes)
+        for nodes in range(1, problem.cluster.nodes)
+        if batch is None or splits(batch, nodes * node.gpus_per_node)
     ]
-    yield from (each for each in smaller[:-1] if batch is None or splits(batch, each.ranks))
-    yield smaller[-1]
+    return [*sizes, Size(problem.cluster.nodes)]
 
 
 def _off_gpu(answer: Estimate) -> bool:
