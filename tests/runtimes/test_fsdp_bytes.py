@@ -10,6 +10,7 @@ from ziplan.estimate import estimate
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing
 from ziplan.runtimes import RUNTIMES
+from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.groups import groups
 from ziplan.workload.model import Operator
 
@@ -124,3 +125,13 @@ def test_selective_recomputes_attention_alone_but_not_where_it_is_eager():
     eager = workload(attention="eager")
     with pytest.raises(CannotEmit, match="eager attention is no function"):
         FSDP.emit(cluster(), eager, settled("hbm", work=eager, **selective))
+
+
+def test_an_update_of_single_operators_moves_what_pytorch_dispatches():
+    """Three times what one kernel moves: 84 bytes a parameter in fp32, 42 in 16 bits."""
+    for master, each in (("fp32", 84), ("bf16", 42)):
+        settings = {"precision": "bf16", "master_precision": master}
+        work = workload(**settings, optimizer={"fused": False})
+        fused = workload(**settings)
+        facts = [Facts(Derivation(record=False), cluster(), job, plan()) for job in (work, fused)]
+        assert [one.update for one in facts] == [each, each / 3]
