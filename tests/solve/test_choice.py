@@ -126,7 +126,7 @@ def test_what_is_nearest_to_fitting_lacks_least_on_every_tier_not_on_the_worst_a
 
 
 def test_of_plans_that_surely_lack_the_same_the_one_that_may_lack_least_is_nearest():
-    """8B on one card under FSDP2 surely lacks host memory alone; GPU memory may lack without recomputation."""
+    """8B on one card under FSDP2 surely lacks host memory; GPU memory may lack if nothing is recomputed."""
     cluster = load_cluster("rtx-4090-desktop")
     work = load_workload("llama-3.1-8b", {"sequence_length": 4096}, cluster.node.gpu.peak_flops_per_s)
     best = solve(Problem(cluster, work, RUNTIMES["fsdp"])).best
