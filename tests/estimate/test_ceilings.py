@@ -7,7 +7,7 @@ from ziplan.estimate import estimate
 from ziplan.plan import Checkpointing, Placement
 from ziplan.runtimes import RUNTIMES
 from ziplan.workload.families import activation_bytes
-from ziplan.workload.load import load_model
+from ziplan.workload.load import load_model, load_workload
 from ziplan.workload.training import Training, Workload
 
 FULL = float(Checkpointing.FULL)
@@ -34,6 +34,15 @@ def test_experts_are_streamed_whole_and_computed_with_in_part():
     # The same as a layer's time in all sweeps, 4 times forward's, over both climbs of its bytes.
     forward = 2 * (attention + others + 2 * expert) * 4096 / 100e12
     assert test.hiding_margin == pytest.approx(4 * forward / (2 * test.owner_fetch_time), rel=1e-6)
+
+
+@pytest.mark.parametrize(("checkpointing", "flops"), [(FULL, 6), (0.0, 4)])
+def test_nobody_computes_gradients_of_frozen_weights(checkpointing, flops):
+    """Adapters of rank 8: 6 or 4 FLOPs for a parameter and token, where all trained are 8 or 6."""
+    adapters = {"lora_rank": 8, "targets": ["all-linear"]}
+    work = load_workload("llama-3.1-8b", {"sequence_length": 2048, "trainable": adapters}, ("bf16",))
+    test = asked(work, activation_checkpointing=checkpointing).tiers["dram"]
+    assert test.required_tokens == pytest.approx(100e12 / 20e9 * 4 / flops, rel=0.01)
 
 
 def test_a_dense_model_is_as_the_article_has_it():

@@ -38,6 +38,8 @@ from ziplan.workload.training import Workload
 PARAM_BYTES, PARAM_LOADS = 2.0, 2.0
 """The article's two climbs of 16-bit parameters per micro-step."""
 
+FULL = Checkpointing.FULL
+
 GREATEST_TILE_COUNT, TILE_BUFFERS = 16.0, 2.0
 TIME_BUDGET = 365.25 * 86_400.0
 TOKENS_PER_PARAM = 20.0
@@ -51,16 +53,17 @@ def tier_tests(
 ) -> dict[str, TierTest]:
     """Each tier against the bar that streaming parameters from it sets (article: Applying the test).
 
-    All parameters are streamed, those of experts too, and a token computes with the active ones alone.
+    All parameters are streamed, those of experts too, and a token computes with the active ones alone; of
+    frozen ones nobody computes the gradients.
     """
     apply, sustained = derivation.apply, rates.of("gpu") or math.nan
     model = workload.model
     active = model.active_block_params / model.block_params if model.block_params else 1.0
-    full = plan.activation_checkpointing == Checkpointing.FULL
+    sweeps = 6.0 - 2.0 * _frozen_share(model) + (2.0 if plan.activation_checkpointing == FULL else 0.0)
     streamed = apply(streamed_bytes_per_param, param_bytes_per_param=PARAM_BYTES, param_loads=PARAM_LOADS)
     per_token = apply(
         intensity_per_token,
-        flops_per_param_token=active * (8.0 if full else 6.0),
+        flops_per_param_token=active * sweeps,
         streamed_bytes_per_param=streamed,
     )
     tokens = apply(
@@ -83,6 +86,12 @@ def tier_tests(
         name: _tier_test(apply, rates, name, plan.dp_degree if tier.scope == "node" else 1.0, shared)
         for name, tier in cluster.node.tiers.items()
     }
+
+
+def _frozen_share(model: Model) -> float:
+    """Share of the layers' parameters that training leaves as they are."""
+    trained = sum(o.params * o.count for o in model.operators if o.block and o.trainable)
+    return 1.0 - trained / model.block_params if model.block_params else 0.0
 
 
 class _Demand(NamedTuple):
