@@ -116,7 +116,8 @@ def test_a_fused_softmax_saves_passes_over_the_scores():
     """Of 64 heads, 2048 x 2048 scores of 48 layers: 4 accesses of 2 bytes and a mask, in each of 3 sweeps."""
     work, machine = gpt(6144, 48, 64), box()
     (moved,) = [d for d in asked(machine, work).segments[0].chains[0] if d.resource == "hbm.read"]
-    plain = gpu_work(Facts(Derivation(), machine, work, plan()))[-1]
+    fused = replace(work, training=work.training.model_copy(update={"kernels": "fused"}))
+    plain = gpu_work(Facts(Derivation(), machine, fused, plan()))[-1]
     assert plain.amount - moved.amount == pytest.approx(3 * 9 * 64 * 2048**2 * 48)
     flash = asked(machine, WORK).segments[0].chains[0]
     assert [d.amount for d in flash[:4]] == [

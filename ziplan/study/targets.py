@@ -26,7 +26,9 @@ WHY: dict[tuple[str, str], str] = {
         "2,048 (PyTorch's bars of the ZeRO-Offload paper took twice as long as their bytes and products); a "
         "run of BigScience at a batch of 4 that took longer than the larger ones beside it; adapters of "
         "Qwen, whose small modules the hooks of stage 3 pass faster than the large ones that their "
-        "time is taken from, and which were fewer: queries, keys and values are one there"
+        "time is taken from; a Llama of Transformers on eight A800 that took a quarter to a half longer than "
+        "its products and all that its modules move; models of 0.2 to 4 billion parameters on one GH200, "
+        "whose host took 3.5 ms and more to launch the kernels of a layer"
     ),
     ("deepspeed", OPTIMIZER_ON_HOST): (
         "a trillion parameters on 64 and 128 machines, whose gathers and sums nothing hid; two ranks on a "
@@ -49,10 +51,12 @@ WHY: dict[tuple[str, str], str] = {
         "a fused one is taken; a run of 13 billion parameters by one process, 13 s longer than by eight"
     ),
     ("megatron", ON_GPU): (
-        "widths that are no multiple of 64 on each GPU (14,400 over 8) take longer than waves and tiles that "
-        "are not full explain, and even those beside them, in large micro-batches that fill their waves, are "
-        "predicted 16 to 20% short; the source of the V100 runs has one run at 125 and at 225 s, and several "
-        "rings over its network carry more than the one whose rate is known"
+        "heads of 150 and 450, whose scores the tensor cores did not take with the CUDA of early 2022: the "
+        "same page has 157 s with 128 heads of 108 and 118 s with 96 of 144, which leaves 10 TFLOP/s to "
+        "those products of an A100; micro-batches of one and two sequences; its machines were 1 to 5% slower "
+        "before 25 February, as it says; the source of the V100 runs has one run at 125 and at 225 s, its "
+        "fast runs multiply matrices at 80 TFLOP/s and more, where 54 are taken, and several rings over its "
+        "network carry more than the one whose rate is known"
     ),
     ("megatron", OPTIMIZER_ON_HOST): (
         "one run, read off a figure, of a width of 4,096 in two slices: products of half that width"
@@ -71,16 +75,18 @@ WHY: dict[tuple[str, str], str] = {
 UNKNOWN = "no cause has been found"
 
 LEFT_OUT = (
-    "Waves of V100s: its measured products show them (arXiv:2401.14489), but its rate is from a run of width "
-    "1,536, whose own waves would make full ones 6% faster, and runs at larger widths already took longer "
-    "than predicted: the medians of NVMe under Megatron and of optimizers on the host would be 5 points and "
-    "1 point worse.",
-    "Rates of FlashAttention-2 for all fused attention (arXiv:2307.08691: 173 TFLOP/s on an A100 and 294 "
-    "on an H100, causal, heads of 128, 4,096 tokens, 3.5 times forward's FLOPs): all six runs of fms-fsdp "
-    "would be 2 to 6 points closer, but those of llm-foundry with 8,192 tokens and more 6 to 9 points "
-    "farther off, 16% at the mean: what kernel a run has its record does not say.",
-    "A lower rate for products whose depth is no multiple of 8 (0.7 of it on an A100, arXiv:2401.14489): "
-    "heads of 150 have them, in 2% of the FLOPs; no matrix of a compared run does.",
+    "Waves and a higher rate of V100s: measured products show waves of 80 tiles and 90 TFLOP/s "
+    "(arXiv:2401.14489), timers in BigScience's logs leave 80 to 84 TFLOP/s to products of width 8,192, and "
+    "a user of a DGX-2 saw 63 over whole steps (DeepSpeed issue 1776), where 54 are taken from a run of "
+    "width 1,536 of 2019. With 58 in waves and the memory's measured 750 GB/s, Megatron's runs would be 6 to "
+    "10 points closer, those of the ZeRO-Offload and ZeRO-Infinity papers 5 to 12 points farther off.",
+    "The rate of FlashAttention-2 where no kernel is named: most of those runs are of llm-foundry, whose "
+    "script asked for the first version, in Triton.",
+    "A lower rate of scores whose heads are no multiple of 8 wide (0.65 of it on an A100 in 2023, "
+    "arXiv:2401.14489; a tenth of it in early 2022, as BigScience's page has it): it depends on a release of "
+    "CUDA that records do not have, and no shipped model has such heads.",
+    "Smaller tiles, so that a few tokens more would not add a third to a step: an A100 and a V100 take 37 "
+    "and 41% longer for 264 tokens than for 256, and no less for 64 than for 128 (arXiv:2401.14489).",
 )
 """What was tried, and what it does to runs that it was not taken from."""
 

@@ -48,6 +48,11 @@ UNDIVIDED_MASKS = 2.0
 class Facts(shared.Facts):
     """A plan on a machine, in Megatron's terms."""
 
+    @property
+    def pads_vocabulary(self) -> bool:
+        """Megatron-LM does, to a multiple of 128 on each GPU (`--make-vocab-size-divisible-by`)."""
+        return True
+
     @cached_property
     def ranks(self) -> float:
         """GPUs of a node that work."""

@@ -18,6 +18,9 @@ from ziplan.workload.model import ActivationBytes, Model, Operator
 from ziplan.workload.passes import Passes
 from ziplan.workload.training import Workload
 
+PADDED_TO = 128
+"""A rank's part of the vocabulary is a multiple of it."""
+
 
 def sliced(workload: Workload, tp_degree: int) -> Workload:
     """The workload of one rank of a tensor-parallel group."""
@@ -41,19 +44,25 @@ def _model(model: Model, degree: int) -> Model:
         d_model=ceil(model.d_model / degree),
         attention_heads=model.attention_heads // degree,
         key_value_heads=max(1, model.key_value_heads // degree),
-        vocab_size=ceil(model.vocab_size / degree),
+        vocab_size=_rows(model.vocab_size, degree),
     )
+
+
+def _rows(vocabulary: int, degree: int) -> int:
+    """A rank's rows of a table of tokens, which is padded (`--make-vocab-size-divisible-by`, by default)."""
+    return PADDED_TO * ceil(vocabulary / (PADDED_TO * degree))
 
 
 def _operator(operator: Operator, model: Model, degree: int) -> Operator:
     """A matrix into the layer's width is divided by its inputs, any other by its outputs."""
     if operator.kind == "embedding" and operator.out_features == model.vocab_size:
-        return replace(operator, out_features=ceil(operator.out_features / degree))
+        return replace(operator, out_features=_rows(operator.out_features, degree))
     if operator.kind != "linear":
         return operator
     if operator.block and operator.out_features == model.d_model and operator.in_features % degree == 0:
         return replace(operator, in_features=operator.in_features // degree)
-    return replace(operator, out_features=ceil(operator.out_features / degree))
+    whole = operator.out_features
+    return replace(operator, out_features=ceil(whole / degree) if operator.block else _rows(whole, degree))
 
 
 def _kept(workload: Workload, degree: int) -> ActivationBytes:

@@ -25,6 +25,15 @@ square results, which were not used (mm/m_sweep/a100.out), are met to 3 % from 2
 is 15 % slow, at 1,024 it is 1.7 times too fast. No such table of an H100 is known: the same is taken.
 """
 
+ALIGNED = ((8, 1.0), (2, 0.6), (1, 0.29))
+"""Rate of a product with a matrix by the largest of these numbers that divides both of its sides.
+
+Tensor cores take rows of 16 bytes, 8 elements in 16 bits. From products of 8,192 rows with matrices of 51,200
+by 14,272 to 14,400 and of 51,136 to 51,264 by 14,336 on an A100: 258 and 228 TFLOP/s, 172 and 138 where one
+side is a multiple of 2 or 4 only, 72 and 75 where it is odd (arXiv:2401.14489; EleutherAI/cookbook on GitHub,
+sizing/results/transformer_data/vocab_h_sweep.out, vocab_v_sweep.out). The vocabulary of GPT-2 is odd: runs
+padded to 50,304 were seen to be a quarter faster (https://x.com/karpathy/status/1621578354024677377).
+"""
 
 Result = Callable[[Facts, Operator], tuple[float, float]]
 """Rows and columns of what a product with a module's matrix computes."""
@@ -60,11 +69,21 @@ def _idle(f: Facts, name: str, sweep: float, operators: Sequence[Operator], resu
     params = float(sum(o.matmul_params * o.count for o in operators))
     if not params:
         return 0.0
-    stretch = total(o.matmul_params * o.count / params * _stretch(f, *result(f, o)) for o in operators)
+    stretch = total(
+        o.matmul_params * o.count / params * _stretch(f, *result(f, o)) / aligned(f, o) for o in operators
+    )
     flops = step_flops(params=params, tokens_per_rank=f.tokens, flops_per_param_token=sweep)
     return f.derivation.apply(
         idle_flops, f"tiles and waves that are not full, {name}", flops=flops, wave_stretch=stretch
     )
+
+
+def aligned(f: Facts, operator: Operator) -> float:
+    """Share of the rate of aligned products that those with a module's matrix run at."""
+    if f.pads_vocabulary and not operator.block:
+        return 1.0
+    sides = operator.in_features, operator.out_features
+    return next(share for step, share in ALIGNED if not any(side % step for side in sides))
 
 
 def _stretch(f: Facts, rows: float, columns: float) -> float:

@@ -100,6 +100,11 @@ class Facts:
         """1 where recomputation of a layer ends before its last matrix (`compute.stopped_before`)."""
         return 0.0
 
+    @property
+    def pads_vocabulary(self) -> bool:
+        """Whether the vocabulary's rows are made a multiple of what tensor cores take."""
+        return False
+
     def by_reach(self, measure: Callable[[Backward], float]) -> float:
         """`measure` of what one backward computes."""
         model, asked = self.workload.model, self.embedding_gradients
