@@ -405,7 +405,7 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
         [config(), config(cluster="dgx-h100")],
     ),
     "ZP502": (
-        [config(cluster="rtx-3090-x8", model="llama-3.2-1b")],
+        [config(cluster="aws-g6.12xlarge", model="llama-3.2-1b")],
         [config(), config(cluster="dgx-h100")],
     ),
     "ZP503": ([plan(runtime="ideal")], [config()]),
