@@ -67,7 +67,7 @@ def test_a_line_of_the_ledger_has_its_law_and_its_key(tmp_path):
     (line,) = (line for line in made.estimate.ledger.lines if line.name == "reduce buckets")
     first = causes(made, failed(f"Tried to allocate {line.high / GiB:.2f} GiB"))[0]
     assert (first.name, first.where, first.knob) == ("reduce buckets", "hbm", "reduce_bucket_size")
-    assert "123456789" in first.formula
+    assert "123,456,789 param" in first.formula
 
 
 def test_attention_scores_of_a_public_run(tmp_path):

@@ -1,5 +1,4 @@
-"""Reading a failed allocation back: which line of the ledger, or which tensor, has the size that was asked "
-"for."""
+"""Reading a failed allocation back: which line of the ledger, or which tensor, has the size asked for."""
 
 from __future__ import annotations
 
@@ -8,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ziplan.check.case import Case
+from ziplan.laws.law import Step
 from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES
 from ziplan.units import BINARY
 
@@ -90,12 +90,26 @@ def _lines(case: Case) -> Iterator[Cause]:
         shared = tier is not None and tier.scope == "node"
         ranks = min(float(case.cluster.node.gpus_per_node), float(case.plan.dp_degree)) if shared else 1.0
         whose = f", of one of {ranks:,.0f} ranks" if ranks > 1 else ""
-        how = line.step.evaluable if line.step else ""
+        how = _told(line.step) if line.step else ""
         each = f"({how}) / {ranks:,.0f}" if how and ranks > 1 else how
         if line.high > 0:
             yield Cause(f"{line.name}{whose}", line.tier, line.high / ranks, each, line.knob)
         if 0 < line.low < line.high:
             yield Cause(f"{line.name}{whose}, at the least", line.tier, line.low / ranks, "", line.knob)
+
+
+def _told(step: Step) -> str:
+    """A law's expression with its numbers, each with its unit."""
+    units = step.law.units
+    return step.law.with_numbers(
+        {name: _exact(float(value), units[name].symbol) for name, value in step.arguments.items()}
+    )
+
+
+def _exact(value: float, unit: str) -> str:
+    """A number to its last digit: sizes are told apart by it."""
+    digits = f"{value:,.0f}" if value.is_integer() else f"{value:g}"
+    return digits if unit == "1" else f"{digits} {unit}"
 
 
 def _sums(case: Case) -> Iterator[Cause]:
