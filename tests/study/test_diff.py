@@ -145,6 +145,12 @@ def test_what_nobody_reads_is_told_beside_a_model(folder, tmp_path, capsys):
     assert "ignored: bogus: DeepSpeed looks for no such key" in note
 
 
+def test_a_long_key_is_whole_where_there_is_room(folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    said = ziplan(capsys, "diff", *(folder / name / "ds_config.json" for name in ("one", "other"))).out
+    assert "\ntrain_micro_batch_size_per_gpu " in said
+
+
 def test_a_default_that_is_written_is_no_difference(tmp_path, capsys):
     plain, written = tmp_path / "a.json", tmp_path / "b.json"
     plain.write_text(json.dumps({"train_batch_size": 8, "zero_optimization": {"stage": 3}}))
