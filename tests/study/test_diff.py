@@ -182,7 +182,7 @@ def test_the_text_keeps_its_width(folder, width, capsys, monkeypatch, tmp_path):
     ran = ziplan(capsys, "diff", "one/plan.yaml", "other/plan.yaml", *ON)
     assert ran.code == 1
     assert max(map(len, ran.out.splitlines())) <= width
-    for title in ("Placement", "Plan", "Settings", "Memory needed", "Time of a step"):
+    for title in ("Plan", "Settings", "Memory needed", "Time of a step"):
         assert title in ran.out.splitlines()
 
 
