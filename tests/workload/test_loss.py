@@ -62,6 +62,31 @@ def copied_to_fp32(logits, labels):
     return loss, logits
 
 
+class InPlace(torch.autograd.Function):
+    """Cross entropy that makes its softmax, and its gradient, where its input stands."""
+
+    @staticmethod
+    def forward(ctx, logits, labels):
+        logits.sub_(logits.amax(dim=-1, keepdim=True))
+        right = logits.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        softmax = logits.exp_()
+        total = softmax.sum(dim=-1)
+        softmax.div_(total.unsqueeze(-1))
+        ctx.save_for_backward(softmax, labels)
+        return total.log() - right
+
+    @staticmethod
+    def backward(ctx, gradient):
+        softmax, labels = ctx.saved_tensors
+        right = labels.unsqueeze(-1)
+        softmax.scatter_add_(-1, right, -torch.ones_like(right, dtype=softmax.dtype))
+        return softmax.mul_(gradient.unsqueeze(-1)), None
+
+
+def in_place(logits, labels):
+    return InPlace.apply(logits.float(), labels).mean(), logits
+
+
 def peak(made, batch, held):
     """Bytes per token and vocabulary entry from the logits to the end of backward."""
     hidden = torch.randn(batch, TOKENS // batch, WIDTH, dtype=torch.bfloat16, requires_grad=True)
@@ -78,7 +103,8 @@ def peak(made, batch, held):
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize(
-    ("made", "kind"), [(in_16_bits, None), (shifted_in_fp32, "upcast"), (copied_to_fp32, "upcast")]
+    ("made", "kind"),
+    [(in_16_bits, None), (shifted_in_fp32, "upcast"), (copied_to_fp32, "upcast"), (in_place, "in-place")],
 )
 def test_what_a_loss_takes_lies_in_the_range(made, kind, batch, held):
     low, high = LOGIT_BYTES[kind]
@@ -90,6 +116,8 @@ def test_ends_are_reached():
     assert peak(in_16_bits, 1, held=False) == pytest.approx(LOGIT_BYTES[None][0], abs=0.3)
     assert peak(copied_to_fp32, 1, held=False) == pytest.approx(LOGIT_BYTES["upcast"][0], abs=0.3)
     assert peak(shifted_in_fp32, 1, held=True) == pytest.approx(LOGIT_BYTES["upcast"][1], abs=0.3)
+    assert peak(in_place, 1, held=False) == pytest.approx(LOGIT_BYTES["in-place"][0], abs=0.3)
+    assert peak(in_place, 1, held=True) == pytest.approx(LOGIT_BYTES["in-place"][1], abs=0.3)
 
 
 @pytest.mark.parametrize("runtime", ["deepspeed", "fsdp"])

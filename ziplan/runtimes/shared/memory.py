@@ -174,7 +174,7 @@ def add_logits(book: Ledger, f: Facts) -> None:
             vocab_size=model.logits_share * float(model.vocab_size),
             logit_bytes_per_token=per_token,
         )
-        for per_token in (*logit_bytes(f.workload), f.element)
+        for per_token in (*logit_bytes(f.workload), f.element * (f.workload.training.loss != "in-place"))
     )
     book.add("logits and loss", f.gpu, ("forward",), high, low=low, knob=LOGITS_KNOB)
     book.add("logits held by the output", f.gpu, ("backward",), held, low=0.0, knob=LOGITS_KNOB)
