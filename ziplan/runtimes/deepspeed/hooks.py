@@ -10,11 +10,11 @@ from ziplan.runtimes.deepspeed.tiled import by_tiles
 from ziplan.runtimes.runtime import PYTHON, Demand
 from ziplan.workload.model import Model
 
-HOOK_LATENCY = 0.683e-3
+HOOK_LATENCY = 0.670e-3
 """Seconds of Python for each visit of a module in stage 3: hooks, fetch, prefetch, release.
 
 From Qwen's README (https://github.com/QwenLM/Qwen, 7B in full on 2 A100, 256 tokens): 0.5 s a micro-step
-that 512 tokens do not lengthen, 0.037 s of it for launching its kernels, over 678 visits: of 7 modules with
+that 512 tokens do not lengthen, 0.046 s of it for launching its kernels, over 678 visits: of 7 modules with
 parameters in each of 32 layers (two norms, c_attn, c_proj, w1, w2 and c_proj of modeling_qwen.py), forward,
 recomputed and backward, and of 3 outside.
 """

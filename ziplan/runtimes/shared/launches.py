@@ -4,55 +4,62 @@ from __future__ import annotations
 
 from ziplan.laws.counts import launch_time
 from ziplan.laws.law import where
-from ziplan.runtimes.runtime import PYTHON, Demand
+from ziplan.runtimes.runtime import PYTHON, Demand, total
 from ziplan.runtimes.schedule import Parts, Works
 from ziplan.runtimes.shared.facts import Facts
 
-LAUNCH_LATENCY = 6.8e-6
-"""Seconds of the host for one kernel: 5.0e-6 to 13.5e-6.
+FORWARD_LATENCY, BACKWARD_LATENCY = 13.5e-6, 5.0e-6
+"""Seconds of the host for one kernel, where Python calls module after module, and where autograd does.
 
-An operator that autograd records takes 6.8 us of PyTorch, one that it does not, as all of backward, 5.0
-(https://github.com/pytorch/pytorch/issues/41383). A linear's forward, with the module around it, takes
-13.5 us of a Xeon 8480C (https://github.com/NVIDIA/TransformerEngine/issues/2053).
+The forward of a linear, with the module around it, takes 13.5 us of a Xeon 8480C
+(https://github.com/NVIDIA/TransformerEngine/issues/2053); an operator that autograd records 6.8 us and one
+that it does not, as in backward, 5.0 (https://github.com/pytorch/pytorch/issues/41383). Forward's may be as
+little as 6.8, and backward's as much.
 """
 
 ON_GRACE = 2.46
 """A Grace's time over a Xeon's: 33.2 us for the same linear (the same issue, GH200 and H100 DGX)."""
 
-OUTSIDE = 60.0
-"""Kernels of a micro-step outside of the layers: embedding, positions, last norm, head and loss, forward and
-backward (a Llama of transformers 5, counted)."""
+OUTSIDE = 30.0
+"""Kernels of a micro-step outside of the layers, each way: embedding, positions, last norm, head and loss (a
+Llama of transformers 5, counted)."""
 
 LAUNCHES = "kernel launches"
 
 
 def launches(f: Facts, share: float = 1.0) -> Demand:
     """The Python thread's way through the kernels of a micro-step, of a share of the layers."""
-    return Demand(
-        LAUNCHES,
-        PYTHON,
+    sweeps = zip(("forward", "backward"), launched(f, share), latencies(f), strict=True)
+    seconds = total(
         f.derivation.apply(
             launch_time,
-            "kernels of one micro-step",
-            kernel_count=launched(f, share),
-            launch_latency=latency(f),
-        ),
+            f"kernels of one micro-step, {sweep}",
+            kernel_count=count,
+            launch_latency=latency,
+        )
+        for sweep, count, latency in sweeps
     )
+    return Demand(LAUNCHES, PYTHON, seconds)
 
 
-def launched(f: Facts, share: float = 1.0) -> float:
-    """Kernels of a micro-step: of layers in each sweep, outside of them, one for each gradient tensor."""
+def launched(f: Facts, share: float = 1.0) -> tuple[float, float]:
+    """Kernels of a micro-step that Python launches, in forward and recomputation, and that autograd does.
+
+    Those of layers, those outside of them, and in backward one for each gradient that is put away.
+    """
     model, passes = f.workload.model, f.passes
     reached = f.by_reach(lambda swept: swept.layers)
-    swept = passes.forward_kernels * (1.0 + reached * f.full) + passes.backward_kernels * reached
     tensors = float(sum(count for _, count, _ in model.trainable_tensors))
-    return where(swept > 0, share * (model.layer_count * swept + tensors) + OUTSIDE, 0.0)
+    forward = model.layer_count * passes.forward_kernels * (1.0 + reached * f.full)
+    backward = model.layer_count * passes.backward_kernels * reached + tensors
+    outside = OUTSIDE * (passes.forward_kernels > 0)
+    return share * forward + outside, where(backward > tensors, share * backward + outside, 0.0)
 
 
-def latency(f: Facts) -> float:
-    """Seconds of the host for one kernel, by its processor."""
-    name = f.cluster.node.cpu.name or ""
-    return LAUNCH_LATENCY * (ON_GRACE if "grace" in name.lower() else 1.0)
+def latencies(f: Facts) -> tuple[float, float]:
+    """Seconds of the host for one kernel, forward and backward, by its processor."""
+    slower = ON_GRACE if "grace" in (f.cluster.node.cpu.name or "").lower() else 1.0
+    return FORWARD_LATENCY * slower, BACKWARD_LATENCY * slower
 
 
 def play(works: Works, parts: Parts, module: str, share: float) -> int:
