@@ -9,7 +9,7 @@ from runtimes.toy import cluster, toy, workload
 from ziplan.runtimes import RUNTIMES
 from ziplan.solve import search
 from ziplan.solve.problem import Problem
-from ziplan.solve.search import Size, _sizes, _tried, best_plan
+from ziplan.solve.search import Size, _sizes, _tried, best_plan, solve
 
 LARGE = toy(96, 12288, 49152, 50257)
 """175e9 parameters."""
@@ -54,6 +54,12 @@ def test_few_sizes_are_solved(monkeypatch):
     monkeypatch.setattr(search, "solved", counted)
     best_plan(asked(400, "gpus"))
     assert len(solved) < 100
+
+
+@pytest.mark.parametrize(("nodes", "said"), [(100, False), (128, True)])
+def test_latency_of_many_ranks_is_said_to_be_left_out(nodes, said):
+    notes = solve(asked(nodes, "time", global_batch_size=4 * nodes), 0).notes
+    assert any("their latency" in note for note in notes) == said
 
 
 def test_a_batch_splits_over_the_sizes_there_are():

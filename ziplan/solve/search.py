@@ -39,6 +39,10 @@ EACH = 64
 TO_THE_DOUBLE = 16
 """Sizes beyond those that are solved until there are twice as many: the best of them is within a 16th."""
 
+MANY_RANKS = 512
+"""Ranks from which on it is said that latency is left out: a ring passes them all, at 3.4 us each over NVLink
+and 14 us over the network (NCCL 2, src/graph/tuning.cc): ms for each of a step's hundreds of collectives."""
+
 WORTH_A_TRY = 1.1
 """Factor by which a plan that is likely to fit must beat the one that surely does to be told of."""
 
@@ -213,6 +217,11 @@ def _notes(best: Estimate, changed: bool) -> tuple[str, ...]:
     notes += [f"{each.name}: {note}" for each in best.workload.companions for note in each.model.notes]
     if changed and plan.tile_count > 1:
         notes.append(f"needs a change in the model: the widest linears in {int(plan.tile_count)} tiles")
+    if best.gpus >= MANY_RANKS:
+        notes.append(
+            f"collectives of {int(best.gpus):,} ranks are timed by their bytes alone: their latency, which "
+            "grows with the ranks, is not counted"
+        )
     gpu = best.cluster.node.gpu_tier
     if changed and any(share > 0 for name, share in plan.placement.checkpoints.items() if name != gpu):
         notes.append(
