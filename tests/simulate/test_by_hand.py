@@ -152,7 +152,7 @@ def test_deepspeed_takes_turns_in_an_optimizer_step_that_is_not_pipelined():
     assert [(resource, name) for _, _, resource, name in found[:8]] == [
         (resource, f"sub-group {number}")
         for number in (0, 1)
-        for resource in ("nvme.swap_read", "cpu_optimizer", "dram.read", "nvme.swap_write")
+        for resource in ("nvme.swap_read", "cpu_optimizer", "dram.read_staged", "nvme.swap_write")
     ]
     for before, after in pairwise(found):
         assert before[1] == after[0]

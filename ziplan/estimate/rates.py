@@ -8,7 +8,7 @@ from ziplan.estimate.result import Assumption
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.collectives import pass_latency
 from ziplan.hardware.node import Tier
-from ziplan.hardware.processors import FEW_THREADS, THREADS, cpu_optimizer_rate
+from ziplan.hardware.processors import FEW_THREADS, THREADS, cpu_optimizer_rate, staging_rate
 from ziplan.hardware.rates import (
     ADAM_BYTES,
     ADAM_FETCHED,
@@ -33,6 +33,7 @@ from ziplan.runtimes.runtime import (
     Runtime,
     alone,
     bare,
+    staged,
     swap_limit,
 )
 from ziplan.units import Launcher, Precision
@@ -104,7 +105,8 @@ class Rates:
         tier = self._node.tiers[name]
         if ".swap_" in resource:
             return self._swap(name, tier, direction)
-        return self._to_gpu(name, tier, direction, alone(resource))
+        rate = self._to_gpu(name, tier, direction, alone(resource))
+        return min(rate, self._stated(resource, staging_rate(self._node, tier))) if staged(resource) else rate
 
     def _stated(self, resource: str, rate: Rate) -> float:
         """The rate, with what it was assumed from or lacks noted."""

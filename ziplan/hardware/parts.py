@@ -73,12 +73,14 @@ class Link(Part):
 
     A per-GPU PCIe slot is shared by 1, a root complex by the GPUs below it. `bandwidth` is what
     is achieved by one instance, not the theoretical rate. A node's network counts as shared by
-    1: in a ring of all GPUs each of them sees the rate at which bytes enter its node.
+    1: in a ring of all GPUs each of them sees the rate at which bytes enter its node. Over a `coherent`
+    link a GPU reads all memory of its host, pinned or not, by the page table of the process.
     """
 
     name: str = ""
     bandwidth: Bandwidth
     shared_by: int = Field(default=1, ge=1, le=MOST, strict=True)
+    coherent: bool | None = None
 
 
 class Cpu(Part):

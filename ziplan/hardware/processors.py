@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ziplan.hardware.node import Node
-from ziplan.hardware.rates import ADAM_BYTES, ADAM_FETCHED, Rate, taken
+from ziplan.hardware.node import Node, Tier
+from ziplan.hardware.rates import ADAM_BYTES, ADAM_FETCHED, UNLIMITED, Rate, taken
 from ziplan.laws.optimizer import cpu_adam_time_by_bandwidth, cpu_adam_time_by_threads
 from ziplan.units import Launcher
 
@@ -54,6 +54,17 @@ CORE_SOURCE = (
 )
 
 
+STAGED_FETCHES = 2.0
+"""Bytes that a core fetches for each byte that it copies: the source's line, and the one that is written to.
+
+What the driver does of a copy from memory that is not pinned: one thread copies piece by piece to pinned
+memory while the piece before crosses the link (CUDA C++ Best Practices Guide, pinned memory). 6 GB/s were
+seen over a link of PCIe 4.0 (https://github.com/efeslab/fiddler/issues/7), 4.0 of 5.8 by a Xeon E5-2680, of
+whose cores one reads 12.3 GB/s
+(https://github.com/ComputationalRadiationPhysics/jungfrau-photoncounter/issues/18).
+"""
+
+
 def thread_count(threads: int | Launcher | None, cores: int | None, ranks: float) -> float | None:
     """OpenMP threads of each of a node's ranks; None where that takes cores, which nobody has stated.
 
@@ -83,6 +94,17 @@ def cpu_optimizer_rate(node: Node, ranks: float = 1.0, threads: int | Launcher |
         return rate
     count = ranks * each if node.cpu.cores is None else min(ranks * each, float(node.cpu.cores))
     return _of_threads(node, count, rate)
+
+
+def staging_rate(node: Node, tier: Tier) -> Rate:
+    """B/s that one thread copies from memory that is not pinned to memory that is, where a GPU needs that."""
+    if any(node.links[link].coherent for link in tier.via):
+        return Rate(UNLIMITED)
+    if node.cpu.core_bandwidth is not None:
+        return Rate(node.cpu.core_bandwidth / STAGED_FETCHES)
+    middle, low, high = CORE_BANDWIDTH
+    core = taken("cpu.core_bandwidth", middle, "B/s", CORE_SOURCE, low, high)
+    return core._replace(value=middle / STAGED_FETCHES)
 
 
 def _of_threads(node: Node, count: float, most: Rate) -> Rate:

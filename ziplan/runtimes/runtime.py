@@ -114,7 +114,8 @@ class Demand(NamedTuple):
     "<tier>.write" (bytes per rank between tier and GPU; of the GPU's own tier, through its memory), or
     "<tier>.swap_read" / "<tier>.swap_write" (bytes per rank between tier and DRAM). With `ALONE` bytes
     between tier and GPU cross while no other rank's do; with `OF_OTHERS` at the end they are those of other
-    ranks, which this one waits for.
+    ranks, which this one waits for. With `STAGED` they come from memory that is not pinned, which a thread of
+    the rank copies to pinned memory first.
     """
 
     term: str
@@ -122,12 +123,17 @@ class Demand(NamedTuple):
     amount: float
 
 
-ALONE, OF_OTHERS = "_alone", "_of_others"
+ALONE, OF_OTHERS, STAGED = "_alone", "_of_others", "_staged"
 
 
 def bare(resource: str) -> str:
     """A resource of a tier as "<tier>.read" or "<tier>.write", whoever moves what."""
-    return resource.replace("swap_", "").removesuffix(OF_OTHERS).removesuffix(ALONE)
+    return resource.replace("swap_", "").removesuffix(OF_OTHERS).removesuffix(ALONE).removesuffix(STAGED)
+
+
+def staged(resource: str) -> bool:
+    """Whether its bytes come from memory that is not pinned."""
+    return resource.endswith(STAGED)
 
 
 def alone(resource: str) -> bool:

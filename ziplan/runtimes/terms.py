@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 UNPACKED: Final = "copies of gathered parameters"
+UPDATED_PAGES: Final = "memory for updated parameters"
 UPDATED_COPY: Final = "updated parameter copy"
 UPDATED_GATHER: Final = "updated parameter gather"
 GRADIENTS_DOWN: Final = "gradient copy to host"
@@ -33,6 +34,7 @@ TERMS: Final[Mapping[str, str]] = {
     "parameter read": "parameters, from NVMe to host memory, in forward and backward",
     "parameter copy": "parameters, from host memory to the GPU, in forward and backward",
     "parameter stream": "parameters, from an outer tier to the GPU, as the article has it",
+    UPDATED_PAGES: "host memory that the system hands out anew for the cast of updated parameters (stage 3)",
     UPDATED_COPY: "parameters that the host has updated, to the GPU that keeps them, once a step",
     UPDATED_GATHER: "updated parameters, from all ranks to each, once a step (stages 1 and 2)",
     "gradient reduce": "gradients, summed over the ranks",

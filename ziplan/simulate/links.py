@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.collectives import pass_latency
 from ziplan.hardware.node import Tier
-from ziplan.hardware.processors import FEW_THREADS, THREADS, cpu_optimizer_rate
+from ziplan.hardware.processors import FEW_THREADS, THREADS, cpu_optimizer_rate, staging_rate
 from ziplan.hardware.rates import (
     ADAM_BYTES,
     ARITHMETIC,
@@ -28,10 +28,10 @@ from ziplan.hardware.rates import (
 )
 from ziplan.laws.contention import shared_link_bandwidth
 from ziplan.laws.law import Derivation
-from ziplan.runtimes.runtime import COLLECTIVE, FABRIC, NETWORK, PYTHON, alone, bare
+from ziplan.runtimes.runtime import COLLECTIVE, FABRIC, NETWORK, PYTHON, alone, bare, staged
 from ziplan.units import Launcher, Precision
 
-CPU, SOFTWARE = "cpu", "swap software"
+CPU, SOFTWARE, STAGING = "cpu", "swap software", "staging thread"
 IN, OUT = "to GPU", "from GPU"
 """The directions of a link between a GPU and the rest of its node."""
 
@@ -106,9 +106,14 @@ class Machine:
             u for link in tier.via for u in self._part(link, IN if moved == "read" else OUT, by_itself)
         )
         if tier.medium == "dram":
-            return Path(1.0, (*own, *way))
+            return Path(1.0, (*own, *way, *(self._staging(tier) if staged(resource) else ())))
         # Direct I/O goes through pinned host memory: written there, and read again.
         return Path(1.0, _merged((*own, *self._dram("write"), *self._dram("read"), *way)))
+
+    def _staging(self, tier: Tier) -> tuple[tuple[str, float], ...]:
+        """A rank's thread that copies to pinned memory."""
+        rate = self._known(STAGING, staging_rate(self._node, tier))
+        return () if rate == UNLIMITED else self._link(STAGING, rate)
 
     def _arithmetic(self, kind: str) -> tuple[tuple[str, float], ...]:
         """A FLOP of one kind, as what it takes of a GPU whose rate is the sustained one."""

@@ -33,8 +33,8 @@ WHY: dict[tuple[str, str], str] = {
     ("deepspeed", OPTIMIZER_ON_HOST): (
         "a trillion parameters on 64 and 128 machines, whose gathers and sums nothing hid; two ranks on a "
         "machine of two processors, whose optimizer and copies took twice as long as its DRAM and links "
-        "would; DeepCompile's runs are flat over the sequence, so their optimizer took some 14 s, twice as "
-        "long as the DRAM of the machine taken would: processors, threads and binding are not stated; "
+        "would; DeepCompile's runs are flat over the sequence, so their optimizer and what goes back to the "
+        "GPU took some 14 s, 3 to 5 s longer than one thread of each rank would: processors are not stated; "
         "V100s at a width of 2,048 with modules that nothing fuses, a batch that fits in GPU memory and "
         "one optimizer step each, all read off one figure; a bar of one sequence that takes about as long as "
         "the optimizer alone"

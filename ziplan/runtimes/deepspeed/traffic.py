@@ -35,6 +35,7 @@ from ziplan.runtimes.deepspeed.gradients import (
 )
 from ziplan.runtimes.deepspeed.hooks import hooks
 from ziplan.runtimes.deepspeed.knobs import played
+from ziplan.runtimes.deepspeed.returned import copies_back, fresh_memory
 from ziplan.runtimes.deepspeed.shards import swapped_in
 from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
 from ziplan.runtimes.runtime import COLLECTIVE, Demand, Segment
@@ -248,7 +249,7 @@ def _optimizer_step(f: Facts) -> Segment:
 
 def _copies_by_tile(f: Facts) -> tuple[tuple[Demand, ...], ...]:
     """Copies of updated parameters beside the update, as a chain of their own, where a release has them."""
-    return (_copies_back(f, 1 - f.stage3),) if f.traits.copies_by_tile else ()
+    return (copies_back(f, 1 - f.stage3),) if f.traits.copies_by_tile else ()
 
 
 def _optimizer_swaps(f: Facts) -> list[Demand]:
@@ -310,20 +311,5 @@ def _afterwards(f: Facts) -> Segment:
             ),
         ),
     ]
-    copies = _copies_back(f, f.stage3 if f.traits.copies_by_tile else 1.0)
-    return Segment("parameters back", 1.0, ((*gather, *copies),))
-
-
-def _copies_back(f: Facts, share: float) -> tuple[Demand, ...]:
-    """A share of what goes back to the GPU of parameters that are updated off it."""
-    if not f.host:
-        return ()
-    returned = f.derivation.apply(
-        laws.host_link_bytes,
-        "updated parameters copied to the GPU",
-        params=f.trained,
-        bytes_per_param=f.element,
-        dp_degree=f.plan.dp_degree,
-        share=share * f.optimizer_share_off_gpu * f.params_on(f.gpu),
-    )
-    return (Demand(terms.UPDATED_COPY, f"{f.host}.read", returned),)
+    copies = copies_back(f, f.stage3 if f.traits.copies_by_tile else 1.0)
+    return Segment("parameters back", 1.0, ((*gather, *fresh_memory(f), *copies),))

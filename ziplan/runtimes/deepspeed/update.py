@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.shards import sub_groups
+from ziplan.runtimes.runtime import PYTHON
 from ziplan.runtimes.schedule import Parts, Work, Works, shares
-from ziplan.runtimes.terms import UPDATED_COPY
+from ziplan.runtimes.terms import UPDATED_COPY, UPDATED_PAGES
 
 OPTIMIZER_BUFFERS = "optimizer swap buffers"
 
@@ -67,7 +68,9 @@ class _Written:
         for term, resource in (("GPU optimizer", f"{self.f.gpu}.read"), ("CPU optimizer", "cpu_optimizer")):
             self._waited(name, self.parts, term, resource, share)
         if self.f.host:
-            self._waited(name, self.afterwards, UPDATED_COPY, f"{self.f.host}.read", share)
+            self._waited(name, self.afterwards, UPDATED_PAGES, PYTHON, share)
+            for resource in self.afterwards.resources(UPDATED_COPY):
+                self._waited(name, self.afterwards, UPDATED_COPY, resource, share)
         if self.f.nvme:
             self._write(name, share)
 

@@ -6,6 +6,15 @@ from ziplan.hardware.processors import thread_count
 from ziplan.runtimes.shared.facts import Facts
 
 
+def threads_per_rank(f: Facts) -> float | None:
+    """Threads of a rank that run at once; None where that takes cores, which nobody has stated."""
+    cores = f.cluster.node.cpu.cores
+    count = thread_count(f.workload.training.optimizer_threads, cores, float(f.ranks))
+    if count is None or cores is None:
+        return count
+    return min(count, max(1.0, cores / f.ranks))
+
+
 def threads_to_set(f: Facts) -> int | None:
     """OMP_NUM_THREADS: as stated, else cores divided among a node's ranks; None where cores are unknown."""
     stated = f.workload.training.optimizer_threads
