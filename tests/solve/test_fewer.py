@@ -56,9 +56,12 @@ def test_few_sizes_are_solved(monkeypatch):
     assert len(solved) < 100
 
 
-@pytest.mark.parametrize(("nodes", "said"), [(100, False), (128, True)])
-def test_latency_of_many_ranks_is_said_to_be_left_out(nodes, said):
-    notes = solve(asked(nodes, "time", global_batch_size=4 * nodes), 0).notes
+@pytest.mark.parametrize(
+    ("runtime", "nodes", "said"), [("ideal", 100, False), ("ideal", 128, True), ("deepspeed", 128, False)]
+)
+def test_latency_of_many_ranks_is_said_where_it_is_left_out(runtime, nodes, said):
+    question = replace(asked(nodes, "time", global_batch_size=4 * nodes), runtime=RUNTIMES[runtime])
+    notes = solve(question, 0).notes
     assert any("their latency" in note for note in notes) == said
 
 

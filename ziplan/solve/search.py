@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ziplan.estimate import Estimate
 from ziplan.plan import Plan
+from ziplan.runtimes.runtime import COLLECTIVE
 from ziplan.solve.baseline import plain_stage3
 from ziplan.solve.batches import MOST_TOKENS_PER_STEP, splits
 from ziplan.solve.binding import binding
@@ -40,8 +41,8 @@ TO_THE_DOUBLE = 16
 """Sizes beyond those that are solved until there are twice as many: the best of them is within a 16th."""
 
 MANY_RANKS = 512
-"""Ranks from which on it is said that latency is left out: a ring passes them all, at 3.4 us each over NVLink
-and 14 us over the network (NCCL 2, src/graph/tuning.cc): ms for each of a step's hundreds of collectives."""
+"""Ranks from which on it is said where the latency of collectives is left out: a ring passes them all, which
+takes a ms and more (`ziplan.hardware.collectives`), for each of a step's hundreds."""
 
 WORTH_A_TRY = 1.1
 """Factor by which a plan that is likely to fit must beat the one that surely does to be told of."""
@@ -211,13 +212,19 @@ def _of_the_runtime(problem: Problem, best: Estimate) -> Sequence[str]:
     return told(problem.workload, best.plan) if told else ()
 
 
+def _counts_hops(best: Estimate) -> bool:
+    """Whether a step has the hops of its collectives."""
+    chains = (chain for segment in best.segments for chain in segment.chains)
+    return any(demand.resource == COLLECTIVE for chain in chains for demand in chain)
+
+
 def _notes(best: Estimate, changed: bool) -> tuple[str, ...]:
     """What must be said with the answer, most needed first."""
     notes, plan = [*best.workload.model.notes, *best.workload.notes], best.plan
     notes += [f"{each.name}: {note}" for each in best.workload.companions for note in each.model.notes]
     if changed and plan.tile_count > 1:
         notes.append(f"needs a change in the model: the widest linears in {int(plan.tile_count)} tiles")
-    if best.gpus >= MANY_RANKS:
+    if best.gpus >= MANY_RANKS and not _counts_hops(best):
         notes.append(
             f"collectives of {int(best.gpus):,} ranks are timed by their bytes alone: their latency, which "
             "grows with the ranks, is not counted"
