@@ -117,6 +117,19 @@ class Meter:
     def _accumulated(self, *_):
         self._copies.__exit__(None, None, None)
 
+    def watch_gradients(self, model, optimizer):
+        """Note what gradients take on the device as backward makes them; after the engine is made."""
+        params = [param for param in model.parameters() if param.requires_grad]
+        if not hasattr(optimizer, "averaged_gradients") or hasattr(params[0], "ds_numel"):
+            return  # only stages 1 and 2 keep whole tensors
+
+        def note(*_, **__):
+            self.peak["gradient_bytes"] = max(self.peak["gradient_bytes"], held_gradients(params, optimizer))
+
+        _wrap(type(optimizer), "copy_grads_in_partition", after=note)
+        for param in params:
+            param.register_post_accumulate_grad_hook(note)
+
     def unswapped_gradients(self, optimizer):
         """Note the fp32 gradients that stay with the GPU until the step, and the storage behind them."""
         swapper = getattr(optimizer, "optimizer_swapper", None)
@@ -125,6 +138,21 @@ class Meter:
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in kept}
         held = sum(storages.values())
         self.peak["unswapped_gradient_bytes"] = max(self.peak["unswapped_gradient_bytes"], held)
+
+
+def held_gradients(params, optimizer):
+    """Bytes of the gradients of stages 1 and 2 on the device, what is only in a bucket left out."""
+    kept = [param.grad for param in params] + [optimizer.grads_in_partition]
+    for groups in (optimizer.all_grad_tensors, optimizer.averaged_gradients):
+        kept += [tensor for tensors in groups.values() for tensor in tensors or ()]
+    buckets = [buffer for bucket in optimizer.ipg_buckets.values() for buffer in bucket.buffer]
+    in_buckets = {buffer.untyped_storage().data_ptr() for buffer in buckets}
+    storages = {
+        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+        for tensor in kept
+        if tensor is not None
+    }
+    return sum(size for begin, size in storages.items() if begin not in in_buckets)
 
 
 class _Copies(TorchDispatchMode):

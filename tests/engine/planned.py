@@ -105,6 +105,11 @@ class Case:
         lines = [line for line in lines if pinned is None or line.pinned is pinned]
         return sum(line.high for line in lines) / self.ranks_per_node
 
+    def gpu(self, name):
+        """Bytes of a GPU's lines of this name: (low, high)."""
+        found = [line for line in self.predicted.ledger.lines if (line.tier, line.name) == ("hbm", name)]
+        return sum(line.low for line in found), sum(line.high for line in found)
+
     def locked_on_rank_0(self):
         """Bytes that it pins: an even share of its node's, but the whole gradients that are its own."""
         model, dp = self.workload.model, self.plan.dp_degree

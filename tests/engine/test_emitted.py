@@ -5,6 +5,7 @@ import pytest
 from engine.harness import World
 from engine.planned import PLACEMENTS, Case, check, check_states
 from ziplan.plan import Checkpointing
+from ziplan.runtimes.deepspeed.shards import reached, reached_by_rank
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -46,6 +47,23 @@ def test_fetches_what_was_predicted(tmp_path, placement, prefetch_depth, checkpo
 )
 def test_trains_below_stage_3(tmp_path, stage, optimizer):
     check(Case(tmp_path, "narrow", World(2), ("hbm", optimizer), zero_stage=stage, accumulation_steps=2))
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize(("stage", "optimizer"), [(1, "hbm"), (1, "dram"), (2, "hbm"), (2, "dram")])
+def test_gradients_below_stage_3_are_as_large_as_predicted(tmp_path, stage, optimizer, steps):
+    """What backward leaves on the device, where a tensor is not on its way into a bucket or to the host."""
+    fields = {"zero_stage": stage, "accumulation_steps": steps}
+    case = Case(tmp_path, "narrow", World(3, simulated=True), ("hbm", optimizer), **fields)
+    check(case)
+    model, dp = case.workload.model, case.plan.dp_degree
+    (most, high), (whole,) = case.gpu("gradients"), case.gpu("gradient of the largest tensor")[1:]
+    # The ledger's are of the rank that owns most, what was counted is of rank 0.
+    owned = reached(model, dp, 1.0, False).rank - reached_by_rank(model, dp, False)[0][0]
+    kept = 0 if (stage == 1 and steps > 1) or optimizer == "dram" else 2 * owned * (2 if steps > 1 else 1)
+    assert most - kept <= case.done.peak["gradient_bytes"] <= high - kept + whole
+    staged = case.done.data["temp_grad_buffer_for_gpu_offload"] or 0
+    assert staged == case.gpu("gradient staging")[1]
 
 
 @pytest.mark.parametrize("pipelined", [4, 12])

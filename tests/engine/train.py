@@ -100,7 +100,11 @@ def buffers(optimizer):
     """Sizes that the optimizer settled on."""
     sizes = getattr(optimizer, "fp16_partitioned_groups_flat_numel", None)
     found = {"sub_groups": list(sizes or ())}
-    for name in ("grad_partitions_flat_buffer", "ipg_bucket_flat_buffer"):
+    for name in (
+        "grad_partitions_flat_buffer",
+        "ipg_bucket_flat_buffer",
+        "temp_grad_buffer_for_gpu_offload",
+    ):
         tensor = getattr(optimizer, name, None)
         found[name] = None if tensor is None else tensor.nbytes
     return found
@@ -150,6 +154,7 @@ def run(job):
     meter.watch_model(model)
     params = sum(getattr(p, "ds_numel", p.numel()) for p in model.parameters())
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+    meter.watch_gradients(model, engine.optimizer)
     init = {"read_bytes": dict(meter.reads), "write_bytes": dict(meter.writes)}
     batches = torch.Generator().manual_seed(1 + job["rank"])
     steps = [train_step(engine, spec, meter, batches) for _ in range(spec["steps"])]

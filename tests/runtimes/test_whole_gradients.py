@@ -1,10 +1,14 @@
 """Gradients that ranks below stage 3 add up on the host: whole tensors, of which they own a part each."""
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtimes.toy import cluster, plan, toy, workload
 
+from ziplan.cli.check_inputs import Asked, case_of
+from ziplan.cli.inputs import Request
 from ziplan.estimate import estimate
 from ziplan.laws.law import power_of_two
 from ziplan.runtimes import RUNTIMES
@@ -132,3 +136,66 @@ def test_releases_differ_in_stage_1_and_in_the_last_micro_step():
     assert [down(version, 1) - own for version in ("0.15.1", "0.15.2", "0.19.0")] == pytest.approx(
         [0, whole, 0]
     )
+
+
+def on_gpu(answer):
+    """Bytes of gradients on a GPU: (low, high) of backward, then of the step and of the next forward."""
+    lines = {line.name: line for line in answer.ledger.lines if line.tier == "hbm"}
+    backward = lines["gradients"]
+    others = [lines[name].high for name in ("gradients at the step", "gradients of earlier micro-steps")]
+    return [backward.low, backward.high, *others]
+
+
+EVERY, OWNED, BUCKET = 2 * MODEL.params, 2 * reached(MODEL, 6.0, 4.0, False).rank, 2 * 10e6
+"""A bucket has been let go when a rank begins to copy what it owns out of it."""
+
+
+def test_stage_2_has_what_it_owns_once_for_the_first_micro_step_and_once_for_another():
+    assert on_gpu(answered(home="hbm", steps=1)) == [OWNED, OWNED, OWNED, 0]
+    assert on_gpu(answered(home="hbm")) == [2 * OWNED, 2 * OWNED, OWNED, OWNED]
+    assert on_gpu(answered()) == [0, 0, 0, 0]
+
+
+def test_stage_1_has_all_gradients_only_where_it_adds_them_up():
+    assert on_gpu(answered(home="hbm", steps=1, stage=1)) == [OWNED, OWNED, OWNED, 0]
+    more = OWNED - BUCKET
+    assert on_gpu(answered(home="hbm", stage=1)) == [EVERY, EVERY + more, OWNED, EVERY]
+    assert on_gpu(answered(steps=1, stage=1)) == [0, 0, 0, 0]
+    assert on_gpu(answered(stage=1)) == [EVERY, EVERY, 0, EVERY]
+    waits = Released(VERSION, overlap_comm=False)
+    assert on_gpu(answered(waits, home="hbm", steps=1, stage=1)) == [EVERY, EVERY + more, OWNED, 0]
+
+
+def test_stage_0_has_all_of_them_always():
+    assert on_gpu(answered(home="hbm", stage=0)) == [EVERY, EVERY, EVERY, EVERY]
+    assert on_gpu(answered(home="hbm", stage=0, steps=1)) == [EVERY, EVERY, EVERY, 0]
+
+
+def test_a_tensor_comes_back_from_the_host_to_a_buffer_on_the_gpu():
+    def staged(**fields):
+        return sum(line.high for line in answered(**fields).ledger.lines if line.name == "gradient staging")
+
+    largest = max(tensors(MODEL))
+    # As much on the GPU as is pinned on the host, for each of four ranks.
+    assert staged() == staged(stage=1, steps=1) == (1 + 4) * 2 * largest
+    assert staged(home="hbm") == staged(stage=3) == 0
+
+
+def test_gradients_added_up_in_fp32_stay_in_a_partition_on_the_gpu(tmp_path):
+    def told(data_types):
+        zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}, "overlap_comm": True}
+        batch = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4}
+        path = tmp_path / "ds_config.json"
+        types = {"bf16": {"enabled": True}, **data_types}
+        path.write_text(json.dumps({**batch, **types, "zero_optimization": zero}))
+        asked = Request("llama-3.2-1b", "dgx-a100-80g", training={"sequence_length": 512})
+        return case_of(path, Asked(asked))
+
+    wide = told({"data_types": {"grad_accum_dtype": "fp32"}})
+    partition = 4 * wide.workload.model.params / 8
+    assert on_gpu(wide.estimate) == [partition] * 4
+    assert held(wide.estimate) == (0, 0)
+    assert copied(wide.estimate, "read") == 0
+    narrow = told({})
+    assert on_gpu(narrow.estimate) == [0] * 4
+    assert held(narrow.estimate)[0] > 0

@@ -104,15 +104,29 @@ class Facts(shared.Facts):
     def _accumulates_in_stage1(self) -> float:
         return where(self.plan.zero_stage >= 1, self.traits.accumulates_in_stage1, 0.0)
 
-    def reached(self, kind: str) -> float:
-        """Elements of the tensors that partitions below stage 3 reach into, by a name of `shards.Reached`."""
+    @cached_property
+    def stage1_piles_up(self) -> float:
+        """1 where the last backward of stage 1 ends with all gradients still whole.
+
+        They are reduced as it goes if `overlap_comm` is on; those of earlier micro-steps are there already.
+        """
+        contiguous = (
+            self.stated is None or self.stated.contiguous_gradients or bool(np.all(self.optimizer_off_gpu))
+        )
+        as_it_goes = 1.0 if self.overlaps and contiguous else 0.0
+        return 1 - as_it_goes * where(self.plan.accumulation_steps > 1, 0.0, 1.0)
+
+    def reached(self, kind: str, dealt_out: bool | None = None) -> float:
+        """Elements of the tensors that partitions below stage 3 reach into, by a name of `shards.Reached`.
+
+        `dealt_out` as `gradients_dealt_out`, which stands for what is on the host.
+        """
+        dealt = self.gradients_dealt_out if dealt_out is None else dealt_out
         per_node = float(self.cluster.node.gpus_per_node)
 
         def elements(dp_degree: float) -> float:
-            ranks = min(dp_degree, per_node)
-            return float(
-                getattr(reached(self.workload.model, dp_degree, ranks, self.gradients_dealt_out), kind)
-            )
+            found = reached(self.workload.model, dp_degree, min(dp_degree, per_node), dealt)
+            return float(getattr(found, kind))
 
         return each(elements, self.plan.dp_degree)
 

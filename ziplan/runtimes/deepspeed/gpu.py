@@ -138,10 +138,55 @@ def _gradients(book: Ledger, f: Facts) -> None:
         ranks_per_instance=1.0,
     )
     book.add("gradients of sub-groups on the GPU", f.gpu, RUNNING, placed, knob="offload_optimizer.ratio")
-    below = (1 - f.stage3) * gradients
-    book.add("gradients", f.gpu, ("backward", "step"), below, knob=knob)
-    earlier = below * where(plan.accumulation_steps > 1, 1.0, 0.0)
+    _gradients_below_stage3(book, f, gradients, knob)
+    staged = f.derivation.apply(
+        held_bytes,
+        "gradient of the largest tensor on its way back from the host, to be added to",
+        params=float(largest_trained_tensor(f.workload.model)),
+        state_bytes_per_param=f.element,
+        share=_below_stage3(f),
+        ranks_per_instance=1.0,
+    )
+    book.add("gradient staging", f.gpu, RUNNING, staged, knob="the model's vocabulary and width")
+
+
+def _gradients_below_stage3(book: Ledger, f: Facts, divided: float, knob: str) -> None:
+    """What backward leaves and adds up: `divided` are all gradients below stage 2, a partition of them in it.
+
+    Stages 1 and 2 move each gradient into a bucket, and those that a rank owns a part of from there into a
+    buffer of their whole size (`stage_1_and_2.py:copy_grads_in_partition`): one for each micro-step, which
+    is added to that of the first. Stage 1 adds up before it reduces, and so has all of them in the last
+    backward, where there are several or none of it runs beside (`Facts.stage1_piles_up`).
+    """
+    stage, several = f.plan.zero_stage, where(f.plan.accumulation_steps > 1, 1.0, 0.0)
+    below, stage2 = 1 - f.stage3, where(f.plan.zero_stage >= 2, 1 - f.stage3, 0.0)
+    stage1 = where(stage >= 1, below - stage2, 0.0)
+    owned = _owned_gradients(f, (stage1 + stage2) * (1 - f.optimizer_off_gpu) * (1 - f.accumulates_on_gpu))
+    piled = divided * where(stage < 1, 1.0, stage1 * f.stage1_piles_up)
+    in_place = divided * stage2 * f.accumulates_on_gpu
+    low = piled + in_place + owned * where(stage2 > 0, 1 + several, 1 - stage1 * f.stage1_piles_up)
+    # What a rank owns is copied when at least a bucket has been let go.
+    more = maximum(owned - f.element * f.knobs.reduce_bucket, 0.0) * stage1 * f.stage1_piles_up
+    book.add("gradients", f.gpu, ("backward",), low + more, low=low, knob=knob)
+    stepped = divided * where(stage < 1, 1.0, 0.0) + in_place + owned
+    book.add("gradients at the step", f.gpu, ("step",), stepped, knob=knob)
+    earlier = several * (divided * where(stage < 2, 1.0, 0.0) + in_place + owned * stage2)
     book.add("gradients of earlier micro-steps", f.gpu, ("forward",), earlier, knob="accumulation_steps")
+
+
+def _owned_gradients(f: Facts, share: float) -> float:
+    """Bytes of the tensors that a rank owns parts of, each whole; of the rank that has the most."""
+    if not np.any(share):
+        return 0.0
+    dealt_out = f.stated is not None and f.stated.round_robin_gradients
+    return f.derivation.apply(
+        held_bytes,
+        "gradients of the tensors that a rank owns parts of, each whole",
+        params=f.reached("rank", dealt_out),
+        state_bytes_per_param=f.element,
+        share=share,
+        ranks_per_instance=1.0,
+    )
 
 
 def _buffers(book: Ledger, f: Facts) -> None:
@@ -176,7 +221,7 @@ def _buffers(book: Ledger, f: Facts) -> None:
         "gradient of the largest tensor before it is reduced",
         params=by_tiles(model, plan.tile_count, lambda each: float(largest_trained_tensor(each))),
         state_bytes_per_param=f.element,
-        share=where(plan.zero_stage >= 2, 1.0, 0.0),
+        share=where(plan.zero_stage >= 1, where(plan.zero_stage >= 2, 1.0, 1 - f.stage1_piles_up), 0.0),
         ranks_per_instance=1.0,
     )
     book.add(
