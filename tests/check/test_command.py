@@ -343,7 +343,8 @@ def test_other_forms_of_config(capsys, tmp_path):
     )
     document, code = judged(capsys, script, *RUN[:4])
     assert (document["config"]["form"], document["verdict"], code) == ("command", "fits", 0)
-    assert "ZP206" in codes(document)
+    # One thread for each of eight ranks is as fast as this machine's memory.
+    assert "ZP206" not in codes(document)
     accelerate = tmp_path / "accelerate.yaml"
     accelerate.write_text(
         "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n"
