@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from runtimes.toy import cluster, plan, workload
 
@@ -9,8 +11,6 @@ from ziplan.laws.law import Derivation
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.shared import memory
 from ziplan.study.records import TrainingEntry
-
-LINKS = {"host": {"bandwidth": "20 GB/s"}, "fabric": {"bandwidth": "300 GB/s"}}
 
 
 def lines(machine, gpus, runtime="deepspeed", **training):
@@ -35,16 +35,18 @@ def test_published_runs_took_the_allocator_as_it_comes():
 
 
 @pytest.mark.parametrize(
-    ("bandwidth", "expected"),
+    ("name", "expected"),
     [
-        ("20 GB/s", memory.COLLECTIVE_BUFFERS),
-        ("300 GB/s", memory.COLLECTIVE_BUFFERS),
-        ("370 GB/s", memory.HOPPER_BUFFERS),
+        ("A100 SXM4 80 GB", memory.COLLECTIVE_BUFFERS),
+        ("H100 SXM5 80 GB", memory.HOPPER_BUFFERS),
+        ("B200 SXM 180 GB", memory.HOPPER_BUFFERS),
+        ("RTX PRO 6000 Blackwell", memory.COLLECTIVE_BUFFERS),
     ],
 )
-def test_wider_links_take_more_channels(bandwidth, expected):
-    links = LINKS | {"fabric": {"bandwidth": bandwidth}, "network": {"bandwidth": "50 GB/s"}}
-    machine = cluster(gpus=8, links=links)
+def test_nvlink_of_hopper_takes_more_channels(name, expected):
+    machine = cluster(gpus=8)
+    gpu = machine.node.gpu.model_copy(update={"name": name})
+    machine = replace(machine, node=machine.node.model_copy(update={"gpu": gpu}))
     assert lines(machine, 8)["collective buffers"] == expected
 
 

@@ -32,7 +32,7 @@ def reduced(answer):
         for segment in answer.segments
         for demand in {id(d): d for chain in segment.chains for d in chain}.values()
     )
-    return sum(repeats * demand.amount for repeats, demand in demands if demand[:2] == ("gradient reduce", "gather"))
+    return sum(repeats * d.amount for repeats, d in demands if d[:2] == ("gradient reduce", "gather"))
 
 
 @pytest.mark.parametrize(("stage", "passes"), [(0, 2), (1, 2), (2, 2), (3, 1)])

@@ -193,12 +193,13 @@ def test_the_vocabulary_needs_a_swap_buffer_as_large(tmp_path):
     assert 256_206 * 2_048 == 524_709_888
 
 
-NARROW = 1.5
+NARROW = 1.6
 """An interval whose high end is more than this many times its low end answers nobody."""
 
 HOST_MEMORY_LACKING = {
     "dse-630-glm-10b-load": "388 GB at the most against 445 GB: 55.6 GB a rank are an fp32 module of 39.5 GB "
     "and more of a 16-bit checkpoint than one file of 5 GB",
+    "limo-10-qwen2.5-32b-8xa800-offload": "877 GB at the most against the 900 GB that its thread tells of",
 }
 
 

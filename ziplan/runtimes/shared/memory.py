@@ -39,8 +39,10 @@ HOPPER_BUFFERS = (0.5e9, 2.5e9)
 (https://github.com/simplescaling/s1/issues/106).
 """
 
-HOPPER_LINK = 300e9
-"""B/s in one direction between GPUs of a node above which `HOPPER_BUFFERS` are taken: what NVLink 3 has."""
+HOPPER_AND_LATER = frozenset(
+    {"H20", "H100", "H200", "H800", "GH200", "B100", "B200", "B300", "GB200", "GB300"}
+)
+"""GPUs by the first word of their name that have NVLink 4 or 5, where their node has a fabric."""
 
 EXPANDABLE_SLACK = 0.04
 """Share of a GPU's memory that PyTorch's allocator may hold without using it where its segments grow
@@ -182,8 +184,8 @@ def add_logits(book: Ledger, f: Facts) -> None:
 
 def group_buffers(node: Node) -> tuple[float, float]:
     """Bytes on each GPU of what NCCL has for one group: (low, high)."""
-    fabric = node.links[node.fabric].bandwidth if node.fabric else None
-    return HOPPER_BUFFERS if fabric is not None and fabric > HOPPER_LINK else COLLECTIVE_BUFFERS
+    later = node.gpu.name.partition(" ")[0] in HOPPER_AND_LATER
+    return HOPPER_BUFFERS if later and node.fabric is not None else COLLECTIVE_BUFFERS
 
 
 def add_gpu_overhead(book: Ledger, f: Facts) -> None:
