@@ -38,5 +38,5 @@ def test_a_reference_is_held_and_gathered_as_predicted(tmp_path, home, offload):
     (line,) = (each for each in lines if each.name == "reference: frozen parameters")
     assert counted["held"] == line.high / (8 if tier == "dram" else 1)
     gathers = {id(d): d for s in predicted.segments for c in s.chains for d in c}.values()
-    received = sum(d.amount for d in gathers if d.term == "reference: gather")
+    received = sum(d.amount for d in gathers if (d.term, d.resource) == ("reference: gather", "gather"))
     assert counted["gathered"] * 7 / 8 == pytest.approx(received)
