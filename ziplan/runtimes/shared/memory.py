@@ -97,12 +97,12 @@ def add_activations(
     selective = acts.selective_low - (1 - frozen_inputs_kept) * acts.selective_frozen_inputs
     modes = zip((selective, acts.selective_high), whole, strict=True)
     kept = [_by_mode(f, f.element * model.d_model, selective, none) for selective, none in modes]
-    low, high = (_of_tokens(f, "activations kept for backward", layers, each, kept_on_gpu) for each in kept)
+    low, high = (of_tokens(f, "activations kept for backward", layers, each, kept_on_gpu) for each in kept)
     book.add("activations", f.gpu, ("forward", "backward"), high, low=low, knob=BATCH_KNOB)
     again = [f.full * none + f.selective * score for none, score in zip(whole, scores, strict=True)]
-    low, high = (_of_tokens(f, "one layer recomputed", 1.0, each) for each in again)
+    low, high = (of_tokens(f, "one layer recomputed", 1.0, each) for each in again)
     book.add("recomputed layer", f.gpu, ("backward",), high, low=low, knob=BATCH_KNOB)
-    flowing = _of_tokens(f, "gradients of activations in flight", 1.0, f.element * 2 * _widest(model))
+    flowing = of_tokens(f, "gradients of activations in flight", 1.0, f.element * 2 * _widest(model))
     book.add("activation gradients", f.gpu, ("backward",), flowing, low=flowing / 2, knob=BATCH_KNOB)
     _add_scores(book, f)
 
@@ -112,7 +112,7 @@ def _add_inference(book: Ledger, f: Facts) -> None:
     acts, model = f.workload.activations, f.workload.model
     whole = acts.none_high + acts.attention_scores_high * float(f.workload.training.longest)
     low, high = (
-        _of_tokens(f, "activations inside one layer", 1.0, each)
+        of_tokens(f, "activations inside one layer", 1.0, each)
         for each in (f.element * _widest(model), whole)
     )
     book.add("activations of one layer", f.gpu, ("forward",), high, low=minimum(low, high), knob=BATCH_KNOB)
@@ -129,7 +129,7 @@ def _add_scores(book: Ledger, f: Facts) -> None:
     model, training = f.workload.model, f.workload.training
     wide = float(model.attention_heads * training.longest)
     low, high = (
-        _of_tokens(f, "one layer's attention scores in fp32", 1.0, wide * each)
+        of_tokens(f, "one layer's attention scores in fp32", 1.0, wide * each)
         for each in fp32_scores(training)
     )
     book.add("attention scores in fp32", f.gpu, ("forward", "backward"), high, low=low, knob=SCORES_KNOB)
@@ -146,7 +146,7 @@ def _by_mode(f: Facts, full: float, selective: float, none: float) -> float:
     return f.full * full + f.selective * selective + (1 - f.full - f.selective) * none
 
 
-def _of_tokens(f: Facts, label: str, layers: float, per_token: float, share: float = 1.0) -> float:
+def of_tokens(f: Facts, label: str, layers: float, per_token: float, share: float = 1.0) -> float:
     """Bytes of one rank's tokens in so many layers."""
     return f.derivation.apply(
         activation_bytes,

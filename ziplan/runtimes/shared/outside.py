@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ziplan.laws.law import where
-from ziplan.laws.memory import activation_bytes
 from ziplan.runtimes.runtime import Ledger
 from ziplan.runtimes.shared.facts import FP32_BYTES, Facts
+from ziplan.runtimes.shared.memory import of_tokens
 from ziplan.workload.model import Model, Operator
 
 LAST, OTHERS = "kept by the last norm and the head", "kept by other modules outside of layers"
@@ -37,7 +37,7 @@ def add_outside(book: Ledger, f: Facts, frozen_inputs_kept: float = 0.0, surely:
     ):
         low, high = _kept(model, operators, f.element, frozen_inputs_kept)
         if high:
-            least, most = (_of_tokens(f, name, each) for each in (low, high))
+            least, most = (of_tokens(f, name, 1.0, each) for each in (low, high))
             book.add(name, f.gpu, phases, most, low=certain * least, knob=KNOB)
 
 
@@ -72,15 +72,3 @@ def _kept(
             low += kept * (1.0 if operator.trainable else frozen_inputs_kept)
             high += kept
     return low, high
-
-
-def _of_tokens(f: Facts, label: str, per_token: float) -> float:
-    return f.derivation.apply(
-        activation_bytes,
-        label,
-        tokens_per_rank=f.peak_tokens,
-        layer_count=1.0,
-        activation_bytes_per_token=per_token,
-        share=1.0,
-        ranks_per_instance=1.0,
-    )
