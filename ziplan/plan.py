@@ -62,3 +62,8 @@ class Plan:
     sub_group_params: float = 1e9
     param_buffer_count: float = 0
     optimizer_buffer_count: float = 0
+
+    @property
+    def gpus(self) -> float:
+        """GPUs that it uses."""
+        return self.dp_degree * self.tp_degree * self.pp_degree

@@ -126,7 +126,7 @@ class Case:
         """Ranks of a node; 0 where there is no plan."""
         if self.plan is None:
             return 0
-        ranks = self.plan.dp_degree * self.plan.tp_degree * self.plan.pp_degree
+        ranks = self.plan.gpus
         return min(self.cluster.node.gpus_per_node, int(ranks))
 
     @cached_property

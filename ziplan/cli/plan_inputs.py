@@ -52,7 +52,7 @@ def _suited(document: Document, problem: Problem, plan: Plan) -> None:
 
 
 def _more_gpus(document: Document, problem: Problem, plan: Plan) -> list[Wrong]:
-    gpus, there = int(plan.dp_degree * plan.tp_degree * plan.pp_degree), problem.cluster.gpu_count
+    gpus, there = int(plan.gpus), problem.cluster.gpu_count
     if gpus <= there:
         return []
     message = f"dp_degree: the plan is for {gpus:,} GPUs, and {problem.cluster.label} has {there:,}"

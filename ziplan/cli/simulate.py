@@ -154,7 +154,7 @@ def _planned(document: Document | None, request: Request) -> tuple[Problem, Plan
 
         # A runtime's own config has a reader of its own; a plan is what both end in.
         problem, plan = planned(document, request)
-        gpus, there = int(plan.dp_degree * plan.tp_degree * plan.pp_degree), problem.cluster.gpu_count
+        gpus, there = int(plan.gpus), problem.cluster.gpu_count
         if gpus < there:
             warn(f"{document.name} trains on {gpus:,} of {there:,} GPUs: the others are idle")
     if problem.workload.companions:

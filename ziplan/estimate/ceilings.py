@@ -180,7 +180,7 @@ def limits(
         max_params_by_compute=apply(
             max_params_by_compute,
             training_time=TIME_BUDGET,
-            cluster_flops_per_s=plan.dp_degree * plan.tp_degree * plan.pp_degree * sustained,
+            cluster_flops_per_s=plan.gpus * sustained,
             flops_per_param_token=6.0,
             tokens_per_param=TOKENS_PER_PARAM,
         ),

@@ -92,7 +92,7 @@ def _estimated(
     segments: tuple[Segment, ...],
 ) -> Estimate:
     """What a plan's bytes and work come to on a machine."""
-    rates = rates_of(derivation, cluster, workload, runtime, float(np.max(_gpus(plan))))
+    rates = rates_of(derivation, cluster, workload, runtime, float(np.max(plan.gpus)))
     step_time = total(_segment_time(derivation, rates, segment) for segment in segments)
     tokens = derivation.apply(
         tokens_per_step,
@@ -122,7 +122,7 @@ def _estimated(
         step_time=step_time,
         tokens_per_step=tokens,
         model_flops=model_flops,
-        hardware_flops=total(_worked(segments, kind) for kind in COUNTED) * _gpus(plan),
+        hardware_flops=total(_worked(segments, kind) for kind in COUNTED) * plan.gpus,
         memory=memory(cluster, book),
         ledger=book,
         segments=segments,
@@ -130,11 +130,6 @@ def _estimated(
         derivation=derivation,
         **answer,
     )
-
-
-def _gpus(plan: Plan) -> float:
-    """GPUs that a plan uses."""
-    return plan.dp_degree * plan.tp_degree * plan.pp_degree
 
 
 def ledger(
@@ -281,7 +276,7 @@ def _ends(
     silent = Derivation(record=False)
 
     def step(end: End) -> float:
-        rates = rates_of(silent, cluster, workload, runtime, float(_gpus(plan)), end)
+        rates = rates_of(silent, cluster, workload, runtime, float(plan.gpus), end)
         return total(_segment_time(silent, rates, segment) for segment in segments)
 
     return step("high") / step_time, step("low") / step_time

@@ -181,7 +181,7 @@ class Estimate:
     @property
     def gpus(self) -> float:
         """GPUs that the plan uses."""
-        return self.plan.dp_degree * self.plan.tp_degree * self.plan.pp_degree
+        return self.plan.gpus
 
 
 def _beyond(needs: Iterable[tuple[float, float]]) -> float:

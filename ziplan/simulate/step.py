@@ -83,7 +83,7 @@ def simulate(
     are the runtime's.
     """
     schedule = runtime.step_schedule(cluster, workload, plan, **options)
-    ranks = float(plan.dp_degree * plan.tp_degree * plan.pp_degree)
+    ranks = float(plan.gpus)
     limit = swap_limit(cluster, runtime)
     threads = workload.training.optimizer_threads
     machines = [Machine(cluster, workload.precision, limit, ranks, slow, threads)]

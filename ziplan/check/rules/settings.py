@@ -211,7 +211,7 @@ def idle_gpus(case: Case) -> Iterator[Hit]:
     """The plan leaves GPUs of the cluster without work."""
     if case.plan is None:
         return
-    used = int(case.plan.dp_degree * case.plan.tp_degree * case.plan.pp_degree)
+    used = int(case.plan.gpus)
     if used < case.cluster.gpu_count:
         yield Hit(
             f"{used:,} of {case.cluster.gpu_count:,} GPUs are used",

@@ -31,7 +31,7 @@ def emit(
 
 
 def _script(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
-    everyone = int(plan.dp_degree * plan.tp_degree * plan.pp_degree)
+    everyone = int(plan.gpus)
     gpus = min(cluster.node.gpus_per_node, everyone)
     nodes = -(-everyone // gpus)
     where_to = [f"--nproc_per_node {gpus}", f"--nnodes {nodes}"]

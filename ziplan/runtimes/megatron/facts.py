@@ -57,7 +57,7 @@ class Facts(shared.Facts):
     def ranks(self) -> float:
         """GPUs of a node that work."""
         plan = self.plan
-        everyone = plan.dp_degree * plan.tp_degree * plan.pp_degree
+        everyone = plan.gpus
         return minimum(float(self.cluster.node.gpus_per_node), everyone)
 
     @cached_property
@@ -118,7 +118,7 @@ class Facts(shared.Facts):
     def apart(self) -> float:
         """1 where neighbouring stages are on different nodes somewhere."""
         plan = self.plan
-        everyone = plan.dp_degree * plan.tp_degree * plan.pp_degree
+        everyone = plan.gpus
         return where(everyone > self.cluster.node.gpus_per_node, 1.0, 0.0)
 
     def undivided(self, masks: float) -> float:

@@ -94,7 +94,7 @@ def few_threads(subject: Subject) -> bool:
 def _ranks(subject: Subject) -> float:
     """Ranks of a node."""
     plan = subject.plan
-    everyone = float(plan.dp_degree * plan.tp_degree * plan.pp_degree)
+    everyone = float(plan.gpus)
     return min(float(subject.cluster.node.gpus_per_node), everyone)
 
 
