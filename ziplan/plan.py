@@ -46,7 +46,8 @@ class Plan:
     `micro_batch_size` counts sequences per rank and micro-step. `prefetch_depth` counts
     lookahead layers beside the one in use; `tile_count` splits the widest operators;
     `sub_group_params` is the optimizer's tile, in parameters of one rank. Buffer counts are
-    those of the runtime's swap pools and 0 where it has none.
+    those of the runtime's swap pools and 0 where it has none. `vpp_degree` counts the pieces that the
+    layers of a pipeline stage are cut into (interleaved, or virtual, stages).
     """
 
     dp_degree: float
@@ -54,6 +55,7 @@ class Plan:
     placement: Placement = field(default_factory=Placement)
     tp_degree: float = 1
     pp_degree: float = 1
+    vpp_degree: float = 1
     micro_batch_size: float = 1
     accumulation_steps: float = 1
     activation_checkpointing: float = Checkpointing.FULL
@@ -67,3 +69,8 @@ class Plan:
     def gpus(self) -> float:
         """GPUs that it uses."""
         return self.dp_degree * self.tp_degree * self.pp_degree
+
+    @property
+    def divides_model(self) -> bool:
+        """Whether the model itself is divided, by tensor or pipeline parallelism; of one plan alone."""
+        return self.tp_degree != 1 or self.pp_degree != 1 or self.vpp_degree != 1

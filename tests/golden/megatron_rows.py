@@ -36,7 +36,15 @@ ROWS = {
         ({"layer_count": 96, "pp_degree": 8, "accumulation_steps": 64}, 96),
         ({"layer_count": 96, "pp_degree": 8, "accumulation_steps": 2}, 24),
     ],
-    "idle_micro_steps": [({"pp_degree": 16}, 15), ({"pp_degree": 1}, 0)],
+    "interleaved_layers_in_flight": [  # 1 + 7 / (8 x 3) of the model's, or what there are of micro-batches
+        ({"layer_count": 96, "pp_degree": 8, "vpp_degree": 3, "accumulation_steps": 64}, 124),
+        ({"layer_count": 96, "pp_degree": 8, "vpp_degree": 3, "accumulation_steps": 8}, 96),
+    ],
+    "idle_micro_steps": [
+        ({"pp_degree": 16, "vpp_degree": 1}, 15),
+        ({"pp_degree": 16, "vpp_degree": 3}, 5),
+        ({"pp_degree": 1, "vpp_degree": 1}, 0),
+    ],
     "divided_flops": [({"flops": 6.4e15, "tp_degree": 8, "pp_degree": 16}, 5e13)],
     "divided_traffic": [
         ({"memory_bytes": 8e12, "replicated_share": 0.25, "tp_degree": 4, "pp_degree": 8}, 4.375e11)
@@ -61,10 +69,21 @@ ROWS = {
                 "tokens_per_rank": 2048,
                 "boundary_bytes_per_token": 24576,
                 "sweep_count": 2,
+                "vpp_degree": 1,
                 "sender_count": 3,
             },
             301989888,
-        )
+        ),
+        (  # each of two pieces is sent to the next stage
+            {
+                "tokens_per_rank": 2048,
+                "boundary_bytes_per_token": 24576,
+                "sweep_count": 2,
+                "vpp_degree": 2,
+                "sender_count": 3,
+            },
+            603979776,
+        ),
     ],
     "data_parallel_bytes": [
         ({"params": 1.5e9, "exchanged_bytes_per_param": 4, "dp_degree": 6, "ring_count": 8}, 4e10)

@@ -153,6 +153,27 @@ def test_every_micro_batch_waits_for_the_stage_with_the_head():
     assert not {"pipeline bubble", "uneven stages"} & set(alone)
 
 
+def test_interleaved_stages_wait_less_and_pass_on_more():
+    """Each of four stages in two pieces of one layer: half the bubble of layers, each piece is sent."""
+    (_, whole), (_, pieces) = in_micro_steps(pp_degree=4.0), in_micro_steps(pp_degree=4.0, vpp_degree=2.0)
+    passed = whole["stage to stage"] / 12
+    assert pieces["stage to stage"] == pytest.approx(2 * 12 * passed)
+    assert pieces["pipeline bubble"] == pytest.approx(
+        (whole["pipeline bubble"] - 3 * passed) / 2 + 3 * passed
+    )
+    assert pieces["uneven stages"] == pytest.approx(whole["uneven stages"])
+
+
+def test_interleaved_stages_keep_more_micro_batches():
+    """1 + (p - 1) / (p v) of the whole model's (arXiv:2205.05198 sec 4.2.3); all where they are few."""
+    kept = [
+        held(asked(pp_degree=4.0, vpp_degree=pieces, accumulation_steps=steps), "activations")[1]
+        for pieces, steps in ((1.0, 8.0), (2.0, 8.0), (2.0, 4.0))
+    ]
+    assert kept[1] == pytest.approx(kept[0] * (1 + 3 / 8))
+    assert kept[2] == pytest.approx(kept[0])
+
+
 def test_the_bubble_computes_nothing():
     """FLOPs do not depend on how a model is divided, and all GPUs' are counted."""
     whole = asked(accumulation_steps=12.0).hardware_flops
@@ -184,7 +205,8 @@ def test_between_nodes_a_node_sends_what_its_replicas_pass_on():
         assert passed.amount == pytest.approx(replicas * 2 * 2048 * 8192 * 2)
 
 
-def test_the_simulator_agrees():
+@pytest.mark.parametrize("pieces", [1.0, 2.0])
+def test_the_simulator_agrees(pieces):
     machine = box(2)
     fields = {
         "dp_degree": 2.0,
@@ -192,6 +214,7 @@ def test_the_simulator_agrees():
         "pp_degree": 2.0,
         "accumulation_steps": 4.0,
         "zero_stage": 1.0,
+        "vpp_degree": pieces,
     }
     answer = asked(machine, **fields)
     assert simulate(machine, WORK, MEGATRON, answer.plan).makespan == pytest.approx(
@@ -210,6 +233,12 @@ def test_the_simulator_agrees():
         ({"tp_degree": 3.0}, "tp_degree 3 does not divide 8 attention heads"),
         ({"pp_degree": 3.0}, "pp_degree 3 does not divide 8 layers"),
         ({"tp_degree": 8.0, "pp_degree": 2.0}, "more than the 8 GPUs"),
+        ({"vpp_degree": 2.0}, "pp_degree 1 has none"),
+        ({"pp_degree": 4.0, "vpp_degree": 3.0}, "vpp_degree 3 does not divide the 2 layers of a stage"),
+        (
+            {"pp_degree": 4.0, "vpp_degree": 2.0, "accumulation_steps": 6.0},
+            "accumulation_steps 6 are no multiple of pp_degree 4",
+        ),
         ({"tile_count": 2.0}, "no tiling"),
         ({"placement": Placement(optimizer={"dram": 1.0})}, "below stage 2 everything stays on the GPU"),
     ],
@@ -232,7 +261,7 @@ def test_tensor_parallelism_stays_in_a_node():
 
 def test_a_search_stays_at_degree_1():
     degrees = {name: axis for axis in MEGATRON.axes(box(), WORK) for name in axis.choices[0]}
-    assert degrees["tp_degree"].choices == ({"tp_degree": 1.0, "pp_degree": 1.0},)
+    assert degrees["tp_degree"].choices == ({"tp_degree": 1.0, "pp_degree": 1.0, "vpp_degree": 1.0},)
     with pytest.raises(BadInput, match="adamw only"):
         MEGATRON.axes(cluster(), workload(toy(), optimizer={"kind": "lion"}))
 
@@ -244,6 +273,7 @@ def test_the_script_says_what_was_planned():
         dp_degree=2.0,
         tp_degree=8.0,
         pp_degree=2.0,
+        vpp_degree=4.0,
         micro_batch_size=2.0,
         accumulation_steps=4.0,
         activation_checkpointing=SELECTIVE,
@@ -252,6 +282,7 @@ def test_the_script_says_what_was_planned():
     for argument in (
         "--tensor-model-parallel-size 8",
         "--pipeline-model-parallel-size 2",
+        "--num-virtual-stages-per-pipeline-rank 4",
         "--micro-batch-size 2",
         "--global-batch-size 16",
         "--use-distributed-optimizer",

@@ -292,6 +292,7 @@ def plan_object(plan: Plan) -> Document:
         "dp_degree": whole(plan.dp_degree),
         "tp_degree": whole(plan.tp_degree),
         "pp_degree": whole(plan.pp_degree),
+        "vpp_degree": whole(plan.vpp_degree),
         "micro_batch_size": whole(plan.micro_batch_size),
         "accumulation_steps": whole(plan.accumulation_steps),
         "activation_checkpointing": Checkpointing(int(plan.activation_checkpointing)).name.lower(),

@@ -95,6 +95,7 @@ def plan_words(estimate: Estimate) -> str:
     words = [f"ZeRO {whole(plan.zero_stage)}", f"dp {whole(plan.dp_degree):,}"]
     words += [f"tp {whole(plan.tp_degree):,}"] * (plan.tp_degree > 1)
     words += [f"pp {whole(plan.pp_degree):,}"] * (plan.pp_degree > 1)
+    words += [f"vpp {whole(plan.vpp_degree):,}"] * (plan.vpp_degree > 1)
     words += [
         glued(f"micro-batch {whole(plan.micro_batch_size):,} x {training.sequence_length:,}"),
         glued(f"accumulation {whole(plan.accumulation_steps):,}"),

@@ -70,6 +70,7 @@ class PlanFile(BaseModel):
     dp_degree: int = Field(ge=1)
     tp_degree: int = Field(default=1, ge=1)
     pp_degree: int = Field(default=1, ge=1)
+    vpp_degree: int = Field(default=1, ge=1)
     micro_batch_size: int = Field(ge=1)
     accumulation_steps: int = Field(ge=1)
     activation_checkpointing: Literal["none", "selective", "full"]

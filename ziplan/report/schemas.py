@@ -52,6 +52,7 @@ PLAN = record(
     dp_degree=COUNT,
     tp_degree=COUNT,
     pp_degree=COUNT,
+    vpp_degree=COUNT,
     micro_batch_size=COUNT,
     accumulation_steps=COUNT,
     activation_checkpointing={"enum": ["none", "selective", "full"]},

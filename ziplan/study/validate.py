@@ -330,6 +330,7 @@ def _plan(record: Record, cluster: Cluster) -> Plan:
         placement=Placement(**{kind: _home(record, cluster, kind, home) for kind, home in homes.items()}),
         tp_degree=float(entry.tp_degree),
         pp_degree=float(entry.pp_degree),
+        vpp_degree=float(entry.vpp_degree),
         micro_batch_size=float(entry.micro_batch_size),
         accumulation_steps=float(entry.accumulation_steps),
         activation_checkpointing=float(Checkpointing.named(entry.activation_checkpointing)),

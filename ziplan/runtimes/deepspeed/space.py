@@ -171,7 +171,7 @@ def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
     """Why DeepSpeed cannot run this plan."""
     facts = Facts(Derivation(record=False), cluster, workload, plan)
     stage, reasons = int(plan.zero_stage), []
-    if plan.tp_degree != 1 or plan.pp_degree != 1:
+    if plan.divides_model:
         reasons.append("tensor and pipeline parallelism are not part of this runtime: use degree 1")
     if stage < 3 and facts.params_on(facts.gpu) < 1:
         reasons.append(f"zero_stage {stage} keeps all parameters on the GPU: offload_param needs stage 3")

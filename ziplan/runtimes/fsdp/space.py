@@ -56,7 +56,7 @@ def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         reasons.append(
             "fully_shard divides parameters, gradients and optimizer state together: zero_stage 3 only"
         )
-    if plan.tp_degree != 1 or plan.pp_degree != 1:
+    if plan.divides_model:
         reasons.append("tensor and pipeline parallelism are not part of this runtime: use degree 1")
     if plan.prefetch_depth != 1:
         reasons.append("FSDP2 gathers one group ahead, no more and no less: prefetch_depth 1 only")

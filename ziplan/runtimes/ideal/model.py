@@ -232,7 +232,7 @@ def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
 def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
     """The article's runtime is stage 3 without tensor or pipeline parallelism."""
     reasons = [] if plan.zero_stage == 3 else ["the ideal runtime is stage 3"]
-    if plan.tp_degree != 1 or plan.pp_degree != 1:
+    if plan.divides_model:
         reasons.append("the ideal runtime has no tensor or pipeline parallelism")
     return reasons
 

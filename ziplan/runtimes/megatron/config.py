@@ -65,6 +65,8 @@ def _arguments(workload: Workload, plan: Plan) -> list[str]:
         f"--pipeline-model-parallel-size {int(plan.pp_degree)}",
         *made.arguments,
     ]
+    if plan.vpp_degree > 1:
+        arguments.append(f"--num-virtual-stages-per-pipeline-rank {int(plan.vpp_degree)}")
     if workload.precision != "fp32":
         arguments.append(f"--{workload.precision}")
     if plan.zero_stage >= 1:

@@ -43,10 +43,22 @@ def layers_in_flight(layer_count: Count, pp_degree: Count, accumulation_steps: C
     return layer_count / pp_degree * minimum(pp_degree, accumulation_steps)
 
 
+@law("arXiv:2205.05198 sec 4.2.3")
+def interleaved_layers_in_flight(
+    layer_count: Count, pp_degree: Count, vpp_degree: Count, accumulation_steps: Count
+) -> Count:
+    """The same where stages are cut into pieces: of one piece pp_degree - 1 micro-batches more."""
+    return (
+        layer_count
+        / (pp_degree * vpp_degree)
+        * minimum(vpp_degree * pp_degree + pp_degree - 1, vpp_degree * accumulation_steps)
+    )
+
+
 @law("arXiv:2104.04473 sec 2.2 (time of the bubble)")
-def idle_micro_steps(pp_degree: Count) -> Count:
+def idle_micro_steps(pp_degree: Count, vpp_degree: Count) -> Count:
     """Micro-steps' worth of time that a stage waits in a step, filling and draining the pipeline."""
-    return pp_degree - 1
+    return (pp_degree - 1) / vpp_degree
 
 
 @law("arXiv:2104.04473 sec 2.3")
@@ -91,10 +103,11 @@ def boundary_bytes(
     tokens_per_rank: Tokens,
     boundary_bytes_per_token: BytesPerToken,
     sweep_count: Count,
+    vpp_degree: Count,
     sender_count: Count,
 ) -> Bytes:
-    """Bytes between two stages in a micro-batch: activations forward, their gradients backward."""
-    return sweep_count * sender_count * boundary_bytes_per_token * tokens_per_rank
+    """Bytes between two stages in a micro-batch: activations forward, gradients backward, of each piece."""
+    return sweep_count * vpp_degree * sender_count * boundary_bytes_per_token * tokens_per_rank
 
 
 @law("arXiv:2104.04473 sec 3.3")

@@ -1,8 +1,8 @@
 """Megatron's memory, line by line: one GPU of the fullest stage.
 
-The first stage keeps the activations of as many micro-batches as there are stages, the last one makes
-the logits: where there are several stages, logits stand on another GPU than most activations, and only
-the high end has both.
+The first stage keeps the activations of as many micro-batches as there are stages (of a few more where
+they are interleaved), the last one makes the logits: where there are several stages, logits stand on
+another GPU than most activations, and only the high end has both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ziplan.runtimes.shared.outside import add_outside
 from ziplan.workload.training import Workload
 
 DEGREES = "tp_degree, pp_degree"
-BATCH = f"micro_batch_size, sequence_length, activation_checkpointing, {DEGREES}"
+BATCH = f"micro_batch_size, sequence_length, activation_checkpointing, {DEGREES}, vpp_degree"
 
 
 def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
@@ -55,14 +55,9 @@ def _states(book: Ledger, f: Facts) -> None:
 
 def _activations(book: Ledger, f: Facts) -> None:
     """What forward keeps of the micro-batches in flight, one layer recomputed, gradients between layers."""
-    acts, plan = f.workload.activations, f.plan
+    acts = f.workload.activations
     sequence, none = float(f.workload.training.longest), 1 - f.full - f.selective
-    layers = f.derivation.apply(
-        laws.layers_in_flight,
-        layer_count=float(f.workload.model.layer_count),
-        pp_degree=plan.pp_degree,
-        accumulation_steps=plan.accumulation_steps,
-    )
+    layers = _in_flight(f)
     ends = (
         (0.0, acts.selective_low, acts.none_low, acts.attention_scores_low * sequence),
         (1.0, acts.selective_high, acts.none_high, acts.attention_scores_high * sequence),
@@ -72,7 +67,7 @@ def _activations(book: Ledger, f: Facts) -> None:
         part = f.divided("a layer's activations on one GPU", whole + scores, masks)
         small = f.divided("those without attention's own", selective, masks)
         kept.append(f.full * f.boundary + f.selective * small + none * part)
-        again.append(f.full * part + f.selective * scores / plan.tp_degree)
+        again.append(f.full * part + f.selective * scores / f.plan.tp_degree)
     for name, count, (low, high), phases in (
         ("activations", layers, kept, ("forward", "backward")),
         ("recomputed layer", 1.0, again, ("backward",)),
@@ -81,9 +76,21 @@ def _activations(book: Ledger, f: Facts) -> None:
         book.add(name, f.gpu, phases, most, low=least, knob=BATCH)
     widest = max(o.token_features for o in f.workload.model.operators if o.block)
     flowing = _of_tokens(f, "gradients in flight", 1.0, 2 * f.boundary)
-    inside = _of_tokens(f, "gradients inside a layer", 1.0, 2 * f.element * widest / plan.tp_degree)
+    inside = _of_tokens(f, "gradients inside a layer", 1.0, 2 * f.element * widest / f.plan.tp_degree)
     book.add("activation gradients", f.gpu, ("backward",), flowing + inside, low=flowing / 2, knob=BATCH)
     _scores(book, f)
+
+
+def _in_flight(f: Facts) -> float:
+    """Layers times micro-batches that the first stage keeps, in one piece or interleaved."""
+    plan = f.plan
+    sizes = {
+        "layer_count": float(f.workload.model.layer_count),
+        "pp_degree": plan.pp_degree,
+        "accumulation_steps": plan.accumulation_steps,
+    }
+    pieces = f.derivation.apply(laws.interleaved_layers_in_flight, vpp_degree=plan.vpp_degree, **sizes)
+    return where(plan.vpp_degree > 1, pieces, f.derivation.apply(laws.layers_in_flight, **sizes))
 
 
 def _scores(book: Ledger, f: Facts) -> None:

@@ -22,7 +22,7 @@ def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Se
     fixed = workload.training.activation_checkpointing
     modes: tuple[str, ...] = ("none", "selective", "full") if fixed == "auto" else (fixed,)
     return (
-        Axis("degrees", ({"tp_degree": 1.0, "pp_degree": 1.0},)),
+        Axis("degrees", ({"tp_degree": 1.0, "pp_degree": 1.0, "vpp_degree": 1.0},)),
         Axis("distributed optimizer", ({"zero_stage": 1.0}, {"zero_stage": 0.0})),
         Axis(
             "checkpointing", tuple({"activation_checkpointing": float(Checkpointing.named(m))} for m in modes)
@@ -76,6 +76,7 @@ def _undividable(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
     """Degrees that do not divide what they have to."""
     model, node, reasons = workload.model, cluster.node, []
     tp, pp, dp = int(plan.tp_degree), int(plan.pp_degree), int(plan.dp_degree)
+    pieces = int(plan.vpp_degree)
     if model.attention_heads % tp:
         reasons.append(f"tp_degree {tp} does not divide {model.attention_heads} attention heads")
     elif model.key_value_heads % tp:
@@ -86,6 +87,8 @@ def _undividable(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         )
     if model.layer_count % pp:
         reasons.append(f"pp_degree {pp} does not divide {model.layer_count} layers")
+    elif pieces > 1:
+        reasons += _interleaved(model.layer_count, pp, pieces, int(plan.accumulation_steps))
     if node.gpus_per_node % tp:
         reasons.append(
             f"tp_degree {tp} does not divide the {node.gpus_per_node} GPUs of a node: "
@@ -95,3 +98,21 @@ def _undividable(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         asked = f"tp_degree {tp} x pp_degree {pp} x dp_degree {dp}"
         reasons.append(f"{asked} are more than the {cluster.gpu_count} GPUs there are")
     return reasons
+
+
+def _interleaved(layers: int, pp: int, pieces: int, steps: int) -> list[str]:
+    """Why stages cannot be cut into pieces (`megatron/training/arguments.py:validate_args`).
+
+    Micro-batches go through a piece in groups of as many as there are stages, unless another size is
+    asked for (`pipeline_parallel/schedules.py:forward_backward_pipelining_with_interleaving`).
+    """
+    if pp == 1:
+        return [f"vpp_degree {pieces} cuts stages into pieces, and pp_degree 1 has none"]
+    if layers % (pp * pieces):
+        return [f"vpp_degree {pieces} does not divide the {layers // pp} layers of a stage"]
+    if steps % pp:
+        return [
+            f"accumulation_steps {steps} are no multiple of pp_degree {pp}, "
+            "which interleaved stages (vpp_degree) ask for"
+        ]
+    return []

@@ -3,12 +3,12 @@
 - A layer's all-reduces within the tensor-parallel group stand between its products: they hide behind
   nothing (two in forward, two in backward, two more where the layer is recomputed; arXiv:1909.08053
   sec 3, arXiv:2104.04473 sec 2.3).
-- Stages exchange activations and gradients before and after they compute (1F1B without interleaving;
-  arXiv:2104.04473 sec 2.2): counted as exposed.
+- Stages exchange activations and gradients before and after they compute each of their pieces (1F1B, in
+  one piece or interleaved in several; arXiv:2104.04473 sec 2.2): counted as exposed.
 - Stages have as many layers each, and the last one the head and the loss besides: every micro-batch waits
   for it (Megatron-LM megatron/core/transformer/transformer_block.py, get_num_layers_to_build, where the
   stages of embedding and loss are not asked to have fewer layers).
-- Filling and draining the pipeline costs the time of a micro-batch in each stage but the slowest.
+- Filling and draining the pipeline costs the time of a micro-batch in a piece of each stage but the slowest.
 - Replicas exchange gradients when backward has ended: Megatron overlaps them only where it is asked to
   (`--overlap-grad-reduce`).
 """
@@ -86,12 +86,14 @@ def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: 
     last = 1 / plan.pp_degree
     average = (*(_added(both, last) for both in zip(layers, head, strict=True)), *passed)
     more = tuple(demand._replace(term=UNEVEN, amount=(1 - last) * demand.amount) for demand in head)
-    waiting = tuple(demand._replace(term=BUBBLE) for demand in (*layers, *passed))
-    idle = derivation.apply(laws.idle_micro_steps, pp_degree=plan.pp_degree)
+    idle = derivation.apply(laws.idle_micro_steps, pp_degree=plan.pp_degree, vpp_degree=plan.vpp_degree)
+    waiting = tuple(
+        demand._replace(term=BUBBLE, amount=idle * demand.amount) for demand in (*layers, *passed)
+    )
     return (
         Segment("micro-step", plan.accumulation_steps, (average, (launches(facts, last),))),
         Segment(UNEVEN, plan.accumulation_steps, (more,), idle=True),
-        Segment(BUBBLE, idle, (waiting,), idle=True),
+        Segment(BUBBLE, 1.0, (waiting,), idle=True),
         Segment("gradient exchange", 1.0, (_exchanged(facts),)),
         Segment("optimizer step", 1.0, ((_updated(facts),),)),
     )
@@ -237,6 +239,7 @@ def _passed_on(f: Facts) -> list[Demand]:
                 tokens_per_rank=f.tokens,
                 boundary_bytes_per_token=f.boundary,
                 sweep_count=SWEEPS,
+                vpp_degree=f.plan.vpp_degree,
                 sender_count=senders,
             ),
         )
