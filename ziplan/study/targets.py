@@ -53,10 +53,11 @@ WHY: dict[tuple[str, str], str] = {
     ("megatron", ON_GPU): (
         "heads of 150 and 450, whose scores the tensor cores did not take with the CUDA of early 2022: the "
         "same page has 157 s with 128 heads of 108 and 118 s with 96 of 144, which leaves 10 TFLOP/s to "
-        "those products of an A100; micro-batches of one and two sequences; its machines were 1 to 5% slower "
-        "before 25 February, as it says; the source of the V100 runs has one run at 125 and at 225 s, its "
-        "fast runs multiply matrices at 80 TFLOP/s and more, where 54 are taken, and several rings over its "
-        "network carry more than the one whose rate is known"
+        "those products of an A100; micro-batches of one and two sequences over eight slices (four of them "
+        "took a sixth less there), kernels that waited for each other (CUDA_LAUNCH_BLOCKING=1, without which "
+        "it hung); its machines were 1 to 5% slower before 25 February, as it says; the source of the V100 "
+        "runs has one run at 125 and at 225 s, its fast runs multiply matrices at 80 TFLOP/s and more, where "
+        "54 are taken, and several rings over its network carry more than the one whose rate is known"
     ),
     ("megatron", OPTIMIZER_ON_HOST): (
         "one run, read off a figure, of a width of 4,096 in two slices: products of half that width"
