@@ -20,9 +20,9 @@ RIGHT = 0.95
 
 WHY: dict[tuple[str, str], str] = {
     ("deepspeed", ON_GPU): (
-        "stage 3 on 16 to 128 machines, where a step took 8 to 70 s more than its products whatever the "
-        "micro-batch, as if its gathers and sums were hidden by nothing and ran at a quarter to two thirds "
-        "of the network's rate, less on more machines; V100s with modules that nothing fuses and a width of "
+        "stage 3 on 32 to 128 machines at one or two sequences, which took 2 to 24 s longer than products "
+        "and network one after the other, the longer the more machines: as if a hop to another rank took "
+        "three times as long as in NCCL's model; V100s with modules that nothing fuses and a width of "
         "2,048 (PyTorch's bars of the ZeRO-Offload paper took twice as long as their bytes and products); a "
         "run of BigScience at a batch of 4 that took longer than the larger ones beside it; adapters of "
         "Qwen, whose small modules the hooks of stage 3 pass faster than the large ones that their "
@@ -31,7 +31,8 @@ WHY: dict[tuple[str, str], str] = {
         "whose host took 3.5 ms and more to launch the kernels of a layer"
     ),
     ("deepspeed", OPTIMIZER_ON_HOST): (
-        "a trillion parameters on 64 and 128 machines, whose gathers and sums nothing hid; two ranks on a "
+        "a trillion parameters and more on 64 and 128 machines, whose recipe keeps less than half a layer "
+        "gathered, so that a layer is gathered three times, where plans keep a layer; two ranks on a "
         "machine of two processors, whose optimizer and copies took twice as long as its DRAM and links "
         "would; DeepCompile's runs are flat over the sequence, so their optimizer and what goes back to the "
         "GPU took some 14 s, 3 to 5 s longer than one thread of each rank would: processors are not stated; "

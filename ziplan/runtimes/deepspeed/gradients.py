@@ -14,6 +14,7 @@ import numpy as np
 from ziplan.laws.law import maximum, where
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.turns import reductions
 from ziplan.runtimes.runtime import ALONE, COLLECTIVE, OF_OTHERS, Demand, Segment
 from ziplan.runtimes.terms import GRADIENTS_DOWN, GRADIENTS_UP, OTHERS_GRADIENTS, TO_THE_OPTIMIZER
 
@@ -61,6 +62,7 @@ def _reduced(f: Facts, label: str, share: float) -> tuple[Demand, ...]:
         dp_degree=f.plan.dp_degree,
         passes=f.reduce_passes * share,
     )
+    passes = where(f.plan.zero_stage >= 3, share * reductions(f), passes)
     return (Demand(REDUCE, "gather", amount), Demand(REDUCE, COLLECTIVE, passes))
 
 

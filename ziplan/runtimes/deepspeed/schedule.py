@@ -21,6 +21,7 @@ from ziplan.runtimes.deepspeed.hooks import HOOKS
 from ziplan.runtimes.deepspeed.knobs import policy
 from ziplan.runtimes.deepspeed.shards import shards
 from ziplan.runtimes.deepspeed.traffic import parts_of
+from ziplan.runtimes.deepspeed.turns import between_nodes
 from ziplan.runtimes.deepspeed.update import OPTIMIZER_BUFFERS, update
 from ziplan.runtimes.runtime import COLLECTIVE, PYTHON
 from ziplan.runtimes.schedule import Buffers, Held, Parts, Schedule, Stage, Work, Works, shares
@@ -55,6 +56,7 @@ CONVENTIONS = (
     "the Python thread is at the module that the GPU computes: what a module lacks, and what is read "
     "ahead in it, is asked for when the module before has computed; it may really run ahead, and the "
     "estimate takes all that is read ahead as hidden",
+    "over several nodes a gather or a sum takes turns with what the GPU computes, as measured",
     "reads of parameters from NVMe and their copies to the GPU hold the Python thread, one after the other; "
     "gathers follow on a stream of their own",
     "gradients are reduced and copied in buckets on one stream beside backward; a micro-step ends when "
@@ -268,6 +270,7 @@ class _Written:
         self.reduced: list[int] = []
         self.waits: list[int] = []
         self.stashed: list[int] = []
+        self.in_turn = bool(between_nodes(f))
         self.out, self.back = f"{f.host}.write", f"{f.host}.read"
         self.read_from = f"{f.nvme}.swap_read"
         asked = [fetch for stop in self.stops for fetch in stop.fetches]
@@ -352,6 +355,8 @@ class _Written:
             amount = self.parts.of(UNPACKED, memory, fetch.elements / self.joined)
             asked = self.works.add(stop.name, UNPACKED, memory, amount, (asked,))
         self.gathered.update(dict.fromkeys(fetch.names, asked))
+        if self.in_turn:
+            self.waits.append(asked)
 
     def _checkpoint(self, stop: _Stop, term: str, after: set[int]) -> set[int]:
         """A layer's checkpoint on its way to the host or back, on a stream of its own."""
@@ -379,7 +384,8 @@ class _Written:
                 amount = self.boundary.of("gradient write", resource, written / self.written)
                 self.works.add(name, "gradient write", resource, amount, last, line="gradients to NVMe")
         self.reduced += self.works.last("reduce")
-        self.waits += self.reduced[: -REDUCES_UNDER_WAY - 1][-1:]
+        left = self.reduced if self.in_turn else self.reduced[: -REDUCES_UNDER_WAY - 1]
+        self.waits += left[-1:]
         self.bucket = []
 
     def _reduced(self, name: str, parts: Parts, term: str, share: float) -> tuple[int, ...]:

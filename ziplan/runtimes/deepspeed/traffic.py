@@ -1,8 +1,8 @@
 """DeepSpeed's step: what moves, what computes, and what of it overlaps.
 
 - With parameters on the GPU or the host, gathers of the next module run beside the
-  computation of the current one; with parameters on NVMe nothing is read ahead, so the read,
-  the copy to the GPU and the gather all stand in the way of the computation.
+  computation of the current one, but over several nodes; with parameters on NVMe nothing is read
+  ahead, so the read, the copy to the GPU and the gather all stand in the way of the computation.
 - Gradients are reduced and copied to the host beside backward, in the last micro-step also in the precision
   of the optimizer. Where the optimizer swaps, that copy holds the Python thread, and the GPU has nothing
   to do; the write that follows runs beside backward.
@@ -38,6 +38,7 @@ from ziplan.runtimes.deepspeed.knobs import played
 from ziplan.runtimes.deepspeed.returned import copies_back, fresh_memory
 from ziplan.runtimes.deepspeed.shards import swapped_in
 from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
+from ziplan.runtimes.deepspeed.turns import between_nodes, kept_gathers
 from ziplan.runtimes.runtime import COLLECTIVE, Demand, Segment
 from ziplan.runtimes.shared.compute import gpu_work
 from ziplan.runtimes.shared.launches import launches
@@ -117,6 +118,7 @@ def _in_a_micro_step(f: Facts) -> tuple[tuple[Demand, ...], tuple[Demand, ...], 
     apply, plan, model = f.derivation.apply, f.plan, f.workload.model
     fetched = played(model, plan, f.knobs, lambda fetches, _: fetches.elements)
     missed = played(model, plan, f.knobs, lambda fetches, _: fetches.on_demand)
+    ahead = _ahead(f, fetched, missed)
     gather = apply(
         laws.gathered_bytes_per_step,
         "parameters gathered in one micro-step",
@@ -130,11 +132,12 @@ def _in_a_micro_step(f: Facts) -> tuple[tuple[Demand, ...], tuple[Demand, ...], 
             [
                 Demand("gather", "gather", gather),
                 Demand("gather", COLLECTIVE, f.stage3 * played(model, plan, f.knobs, _calls)),
-                *_parameter_loads(f, fetched),
             ],
-            1 - _ahead(f, fetched, missed),
+            1 - ahead * (1 - between_nodes(f)),
         ),
-        ([*reduced_each_time(f), *copied_each_time(f)], waits(f)),
+        (_parameter_loads(f, fetched), 1 - ahead),
+        (reduced_each_time(f), maximum(waits(f), between_nodes(f))),
+        (copied_each_time(f), waits(f)),
         (_checkpoint_copies(f), f.traits.checkpoints_wait),
     )
     blocking = [demand for demands, waits in kinds for demand in _scaled(demands, waits)]
@@ -312,4 +315,4 @@ def _afterwards(f: Facts) -> Segment:
         ),
     ]
     copies = copies_back(f, f.stage3 if f.traits.copies_by_tile else 1.0)
-    return Segment("parameters back", 1.0, ((*gather, *fresh_memory(f), *copies),))
+    return Segment("parameters back", 1.0, ((*gather, *fresh_memory(f), *copies, *kept_gathers(f)),))

@@ -61,6 +61,20 @@ WINDOWS: dict[str, Window] = {
         # Sections 5.1.2 and 6.2, figure 6d: communication beside computation.
         paper=False,
     ),
+    "network_waits": Window(
+        "0.6.0",
+        None,
+        "stage 3 over several nodes takes as long as its products and its network together. DeepSpeed's "
+        "developers measured under 20 TFLOP/s a GPU with 100 Gbit/s, 30 to 40 with 200 to 400 and over 40 "
+        "with 800, of 176 billion parameters on 24 DGX-2 (https://github.com/deepspeedai/DeepSpeed/issues/"
+        "2928): what is 20 and 40 with 100 and 400 is 30 and 48 with 200 and 800 as a sum, and 40 with both "
+        "as the longer of the two. IDEFICS-80B took 49 s on 512 A100, whose products take 18 and its network "
+        "11 (https://github.com/stas00/ml-engineering training/model-parallelism). Profiles show gathers and "
+        "sums beside which nothing computes (https://github.com/deepspeedai/DeepSpeed/issues/5047 and "
+        "5201), though they have streams of their own",
+        # Section 5.1.2 has them beside computation.
+        paper=False,
+    ),
     "reads_ahead_of_nvme": Window(
         None,
         None,
@@ -200,6 +214,8 @@ class Traits(NamedTuple):
 
     collectives_wait: float
     """Gathers, reductions and copies of gradients stand in the way of computation."""
+    network_waits: float
+    """Gathers and sums of stage 3 between nodes stand in the way of computation."""
     reads_ahead_of_nvme: float
     """Parameters on NVMe are read, copied and gathered ahead."""
     loads_three_times: float
