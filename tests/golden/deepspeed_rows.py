@@ -254,11 +254,5 @@ ROWS = {
         ({"own_bytes": 2e9, "dp_degree": 16, "owners_at_once": 8}, 2e9),
         ({"own_bytes": 2e9, "dp_degree": 16, "owners_at_once": 16}, 0),
     ],
-    "fresh_memory_time": [
-        (
-            {"fresh_bytes": 4.096e9, "page_bytes": 4096, "page_fault_time": 1e-6, "threads_per_rank": 4},
-            0.25,
-        )
-    ],
     "swapped_bytes": [({"elements": 1e9, "bytes_per_param": 18, "share": 0.5}, 9e9)],
 }

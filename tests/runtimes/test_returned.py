@@ -8,7 +8,7 @@ from runtimes.toy import cluster, plan, workload
 from ziplan.estimate import estimate
 from ziplan.hardware.processors import staging_rate
 from ziplan.runtimes import RUNTIMES
-from ziplan.runtimes.deepspeed.returned import PAGE_BYTES, PAGE_FAULT_TIME
+from ziplan.runtimes.shared.fresh import PAGE_BYTES, PAGE_FAULT_TIME, PAGE_FREE_TIME
 from ziplan.runtimes.terms import UPDATED_COPY, UPDATED_PAGES
 from ziplan.simulate.step import simulate
 
@@ -38,7 +38,8 @@ def test_in_stage_3_a_core_copies_what_a_link_could_carry_faster():
     found = estimate(on, told("bound"), DEEPSPEED, settled(on, 3.0))
     returned = 2 * workload().model.params / 2
     assert found.terms[UPDATED_COPY] == pytest.approx(returned / 1e6)
-    assert found.terms[UPDATED_PAGES] == pytest.approx(returned / PAGE_BYTES * PAGE_FAULT_TIME / 8)
+    each = PAGE_FAULT_TIME / 8 + PAGE_FREE_TIME
+    assert found.terms[UPDATED_PAGES] == pytest.approx(returned / PAGE_BYTES * each)
 
 
 def test_below_stage_3_a_buffer_is_kept_that_is_pinned():
@@ -74,7 +75,8 @@ def test_threads_that_run_at_once_take_pages(threads, cores, each):
     on = machine(core_bandwidth=2e9, cores=cores)
     found = estimate(on, told(threads), DEEPSPEED, settled(on, 3.0))
     pages = workload().model.params / PAGE_BYTES
-    assert found.terms[UPDATED_PAGES] == pytest.approx(pages * PAGE_FAULT_TIME / each)
+    handed_out_by_all, taken_back_by_one = PAGE_FAULT_TIME / each, PAGE_FREE_TIME
+    assert found.terms[UPDATED_PAGES] == pytest.approx(pages * (handed_out_by_all + taken_back_by_one))
 
 
 def test_where_nobody_stated_cores_no_page_takes_time():

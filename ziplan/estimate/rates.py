@@ -8,7 +8,13 @@ from ziplan.estimate.result import Assumption
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.collectives import pass_latency
 from ziplan.hardware.node import Tier
-from ziplan.hardware.processors import FEW_THREADS, THREADS, cpu_optimizer_rate, staging_rate
+from ziplan.hardware.processors import (
+    FEW_THREADS,
+    THREADS,
+    cpu_optimizer_rate,
+    staging_rate,
+    thread_rate,
+)
 from ziplan.hardware.rates import (
     ADAM_BYTES,
     ADAM_FETCHED,
@@ -28,6 +34,7 @@ from ziplan.laws.partition import ring_bandwidth
 from ziplan.runtimes.runtime import (
     COLLECTIVE,
     FABRIC,
+    HOST_THREAD,
     NETWORK,
     PYTHON,
     Runtime,
@@ -97,6 +104,8 @@ class Rates:
             return self._stated(resource, ARITHMETIC[resource](self._node, self._precision))
         if resource == PYTHON:
             return 1.0
+        if resource == HOST_THREAD:
+            return self._stated(resource, thread_rate(self._node))
         if resource == "cpu_optimizer":
             return self._stated(resource, cpu_optimizer_rate(self._node, self.ranks_per_node, self._threads))
         if resource in self._between_ranks:

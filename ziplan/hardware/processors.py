@@ -100,11 +100,16 @@ def staging_rate(node: Node, tier: Tier) -> Rate:
     """B/s that one thread copies from memory that is not pinned to memory that is, where a GPU needs that."""
     if any(node.links[link].coherent for link in tier.via):
         return Rate(UNLIMITED)
+    core = thread_rate(node)
+    return core._replace(value=core.value / STAGED_FETCHES)
+
+
+def thread_rate(node: Node) -> Rate:
+    """B/s that one thread reads from host memory."""
     if node.cpu.core_bandwidth is not None:
-        return Rate(node.cpu.core_bandwidth / STAGED_FETCHES)
+        return Rate(node.cpu.core_bandwidth)
     middle, low, high = CORE_BANDWIDTH
-    core = taken("cpu.core_bandwidth", middle, "B/s", CORE_SOURCE, low, high)
-    return core._replace(value=middle / STAGED_FETCHES)
+    return taken("cpu.core_bandwidth", middle, "B/s", CORE_SOURCE, low, high)
 
 
 def _of_threads(node: Node, count: float, most: Rate) -> Rate:

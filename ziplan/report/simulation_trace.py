@@ -28,6 +28,7 @@ ROWS = {
     "gather": "gather and reduce between ranks",
     "collective": "hops around the ring of ranks",
     "cpu_optimizer": "CPU optimizer",
+    "host_thread": "one thread of the host",
 }
 
 

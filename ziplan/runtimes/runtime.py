@@ -33,8 +33,11 @@ PYTHON = "python"
 COLLECTIVE = "collective"
 """Ways around the ring of all ranks, each of which takes its time however few its bytes are."""
 
-NOT_BYTES = (*ARITHMETIC, PYTHON, "cpu_optimizer", COLLECTIVE)
-"""Resources whose amounts are no bytes."""
+HOST_THREAD = "host_thread"
+"""Bytes of host memory that one thread of each rank reads, while the rank's others wait for it."""
+
+NOT_BYTES = (*ARITHMETIC, PYTHON, "cpu_optimizer", COLLECTIVE, HOST_THREAD)
+"""Resources whose amounts are no bytes that move between tiers or ranks."""
 
 FABRIC, NETWORK = "fabric", "network"
 """Bytes between the GPUs of a node, and bytes between nodes, apart: "gather" is a ring over all of both."""
@@ -108,7 +111,8 @@ class Demand(NamedTuple):
     """So much work of one resource: bytes of a tier or link, FLOPs, or parameters to update.
 
     `resource` is one of `ziplan.hardware.rates.ARITHMETIC` (FLOPs), "python" (seconds of its thread),
-    "cpu_optimizer" (parameters of the whole node), "gather" (bytes received per rank), "fabric" (bytes
+    "cpu_optimizer" (parameters of the whole node), "host_thread" (bytes that one thread of a rank reads where
+    they are), "gather" (bytes received per rank), "fabric" (bytes
     between the GPUs of a node, per rank), "network" (bytes that leave a node), "collective" (ways around the
     ring of all ranks, whatever their bytes), "<tier>.read" or
     "<tier>.write" (bytes per rank between tier and GPU; of the GPU's own tier, through its memory), or

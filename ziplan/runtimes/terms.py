@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+HOST_NORM: Final = "gradient norm on the host"
+TEMPORARIES: Final = "memory for the update"
 UNPACKED: Final = "copies of gathered parameters"
 UPDATED_PAGES: Final = "memory for updated parameters"
 UPDATED_COPY: Final = "updated parameter copy"
@@ -49,7 +51,9 @@ TERMS: Final[Mapping[str, str]] = {
     ACTIVATIONS_DOWN: "activation checkpoints, from the GPU to host memory, in forward",
     ACTIVATIONS_UP: "activation checkpoints, from host memory to the GPU, in backward",
     "GPU optimizer": "the update of parameters on the GPU",
+    HOST_NORM: "gradients on the host, read by one thread of each rank for their norm",
     "CPU optimizer": "the update of parameters by the host's processors",
+    TEMPORARIES: "host memory that the system hands out anew for tensors that an unfused update makes",
     "optimizer read": "optimizer state and gradients, from NVMe to host memory",
     "optimizer write": "optimizer state and updated parameters, from host memory to NVMe",
     "tensor parallel": "all-reduces among the ranks that share a matrix",

@@ -13,7 +13,13 @@ from typing import NamedTuple
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.collectives import pass_latency
 from ziplan.hardware.node import Tier
-from ziplan.hardware.processors import FEW_THREADS, THREADS, cpu_optimizer_rate, staging_rate
+from ziplan.hardware.processors import (
+    FEW_THREADS,
+    THREADS,
+    cpu_optimizer_rate,
+    staging_rate,
+    thread_rate,
+)
 from ziplan.hardware.rates import (
     ADAM_BYTES,
     ARITHMETIC,
@@ -28,7 +34,7 @@ from ziplan.hardware.rates import (
 )
 from ziplan.laws.contention import shared_link_bandwidth
 from ziplan.laws.law import Derivation
-from ziplan.runtimes.runtime import COLLECTIVE, FABRIC, NETWORK, PYTHON, alone, bare, staged
+from ziplan.runtimes.runtime import COLLECTIVE, FABRIC, HOST_THREAD, NETWORK, PYTHON, alone, bare, staged
 from ziplan.units import Launcher, Precision
 
 CPU, SOFTWARE, STAGING = "cpu", "swap software", "staging thread"
@@ -86,6 +92,9 @@ class Machine:
             return Path(1.0, self._arithmetic(resource))
         if resource == PYTHON:
             return Path(1.0, self._link(PYTHON, 1.0))
+        if resource == HOST_THREAD:
+            rate = self._known(HOST_THREAD, thread_rate(self._node))
+            return Path(1.0, (*self._link(HOST_THREAD, rate), *self._dram("read")))
         if resource == "cpu_optimizer":
             return self._cpu_optimizer()
         if resource in self._between_ranks:

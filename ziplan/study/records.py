@@ -91,6 +91,7 @@ class TrainingEntry(Entry):
     loading: Loading = Field(default_factory=Loading)
     data_workers: int | None = Field(default=None, ge=0, le=MOST_WORKERS)
     optimizer_threads: Threads | None = None
+    gradient_clipping: bool | None = None
     saving: Literal["sharded", "gathered"] = "sharded"
     pinned_rounding: bool = True
     expandable_segments: bool = False

@@ -47,9 +47,13 @@ WHY: dict[tuple[str, str], str] = {
     ),
     ("deepspeed", NVME): ("how fast drives are that are read and written at once is not known"),
     ("fsdp", PARAMS_ON_HOST): (
-        "nine runs of a course with an AdamW that is not fused, whose every operation goes over the host's "
-        "memory, and with gradients clipped there: some 2e9 parameters a second and Grace in 16 bits, where "
-        "a fused one is taken; a run of 13 billion parameters by one process, 13 s longer than by eight"
+        "five runs of a course with one rank on a machine, a fifth to two fifths longer than the passes of an "
+        "AdamW of single operators and the norm that one thread takes of 16-bit gradients: what a core of "
+        "Grace reads and sums is not stated; four runs of it whose four ranks had 72 threads each for the 72 "
+        "cores of one superchip: each of the update's loops lost 1.2 to 2.4 ms, for threads spin while they "
+        "wait (such loops took 10 to 80 ms where processes shared two cores of an EPYC 7003, and 0.3 with "
+        "OMP_WAIT_POLICY=passive); a run of 13 billion parameters by one process, 13 s longer than by eight, "
+        "of which one thread takes the norm too"
     ),
     ("megatron", ON_GPU): (
         "heads of 150 and 450, whose scores the tensor cores did not take with the CUDA of early 2022: the "

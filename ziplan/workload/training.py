@@ -150,6 +150,8 @@ class TrainingChoices(Settings):
     """DataLoader's worker processes of each rank."""
     optimizer_threads: Threads | None = None
     """OpenMP threads of each rank, by number or by what starts the run; None: cores divided among them."""
+    gradient_clipping: bool | None = None
+    """Whether gradients are clipped by their norm; None: as if, which most scripts do."""
     saving: Literal["sharded", "gathered"] = "sharded"
     """Whether each rank saves its own shard, or one rank the whole model."""
     pinned_rounding: bool = False

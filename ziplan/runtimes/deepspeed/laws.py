@@ -212,14 +212,3 @@ def swapped_bytes(elements: Params, bytes_per_param: BytesPerParam, share: Ratio
 def hook_time(module_visits: Count, hook_latency: Seconds) -> Seconds:
     """Time that the Python thread takes to go through the modules, whatever they compute."""
     return module_visits * hook_latency
-
-
-@law(
-    "PyTorch aten/src/ATen/native/cuda/Copy.cu:copy_kernel_cuda; DeepSpeed 0.19.8 "
-    "runtime/zero/stage3.py:_reassign_or_swap_out_partitioned_parameters"
-)
-def fresh_memory_time(
-    fresh_bytes: Bytes, page_bytes: Bytes, page_fault_time: Seconds, threads_per_rank: Count
-) -> Seconds:
-    """Time in which the system hands out memory for what is cast, page by page as it is written."""
-    return fresh_bytes / page_bytes * page_fault_time / threads_per_rank

@@ -35,7 +35,7 @@ from ziplan.runtimes.deepspeed.gradients import (
 )
 from ziplan.runtimes.deepspeed.hooks import hooks
 from ziplan.runtimes.deepspeed.knobs import played
-from ziplan.runtimes.deepspeed.returned import copies_back, fresh_memory
+from ziplan.runtimes.deepspeed.returned import copies_back, memory_of_casts
 from ziplan.runtimes.deepspeed.shards import swapped_in
 from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
 from ziplan.runtimes.deepspeed.turns import between_nodes, kept_gathers
@@ -315,4 +315,4 @@ def _afterwards(f: Facts) -> Segment:
         ),
     ]
     copies = copies_back(f, f.stage3 if f.traits.copies_by_tile else 1.0)
-    return Segment("parameters back", 1.0, ((*gather, *fresh_memory(f), *copies, *kept_gathers(f)),))
+    return Segment("parameters back", 1.0, ((*gather, *memory_of_casts(f), *copies, *kept_gathers(f)),))

@@ -8,8 +8,10 @@ from functools import cached_property
 from ziplan.laws.law import where
 from ziplan.runtimes.fsdp.groups import Groups, groups
 from ziplan.runtimes.fsdp.optimizers import OPTIMIZERS
+from ziplan.runtimes.runtime import total
 from ziplan.runtimes.shared import facts as shared
-from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES
+from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES, READ_AND_WRITTEN
+from ziplan.runtimes.shared.fresh import UNMAPPED_FROM
 
 UNFUSED_ACCESSES = 21.0
 """Elements that an AdamW of single operators reads and writes for each parameter.
@@ -68,6 +70,34 @@ class Facts(shared.Facts):
         optimizer = self.workload.training.optimizer
         supported = OPTIMIZERS.get(optimizer.kind)
         return 0.0 if supported is None or supported.fused or not optimizer.weight_decay else self.master
+
+    @cached_property
+    def clipped(self) -> float:
+        """1 where gradients are clipped by their norm, which is taken in any case then."""
+        return float(self.workload.training.gradient_clipping is not False)
+
+    @cached_property
+    def scaled(self) -> float:
+        """Bytes per parameter of gradients that are multiplied in place (`clip_grads_with_norm_`)."""
+        return READ_AND_WRITTEN * self.master * self.clipped
+
+    @cached_property
+    def temporaries(self) -> float:
+        """Tensors as large as a shard that the update makes: AdamW's root and what it divides by (2)."""
+        optimizer = self.workload.training.optimizer
+        if optimizer.kind == "adamw":
+            return 2.0 if optimizer.fused is False else 0.0
+        return float(self.decayed > 0)
+
+    @cached_property
+    def made_anew(self) -> float:
+        """Share of what is trained whose temporaries are handed back to the system: those of large shards."""
+        tensors = self.workload.model.trainable_tensors
+        large = total(
+            where(self.master * size / self.plan.dp_degree >= UNMAPPED_FROM, float(size * count), 0.0)
+            for size, count, _ in tensors
+        )
+        return large / max(self.trained, 1.0)
 
     @cached_property
     def trained_groups(self) -> Groups:

@@ -18,15 +18,17 @@ from dataclasses import dataclass
 
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import ADAM_BYTES
+from ziplan.laws.host import measured_gradient_bytes, temporary_bytes
 from ziplan.laws.law import Derivation, maximum, where
 from ziplan.plan import Plan
 from ziplan.runtimes.fsdp import laws
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.groups import Groups
-from ziplan.runtimes.runtime import COLLECTIVE, Demand, Segment
+from ziplan.runtimes.runtime import COLLECTIVE, HOST_THREAD, Demand, Segment
 from ziplan.runtimes.shared.compute import gpu_work
+from ziplan.runtimes.shared.fresh import fresh_memory
 from ziplan.runtimes.shared.launches import launches
-from ziplan.runtimes.terms import GRADIENTS_DOWN
+from ziplan.runtimes.terms import GRADIENTS_DOWN, HOST_NORM, TEMPORARIES
 from ziplan.workload.training import Workload
 
 ADDED = 3.0
@@ -168,9 +170,41 @@ def _optimizer_step(f: Facts) -> Segment:
         share=1 - f.offloaded,
     )
     # Host memory limits the update: one that moves fewer bytes than Adam's counts as fewer parameters.
-    updated = f.update / ADAM_BYTES * f.offloaded * f.trained_groups.all / f.plan.dp_degree * f.ranks
+    pace = (f.update + f.scaled) / ADAM_BYTES
+    updated = pace * f.offloaded * f.trained_groups.all / f.plan.dp_degree * f.ranks
     demands = (
         Demand("GPU optimizer", f"{f.gpu}.read", on_gpu),
+        *_on_the_host(f),
         Demand("CPU optimizer", "cpu_optimizer", updated),
     )
     return Segment("optimizer step", 1.0, (demands,))
+
+
+def _on_the_host(f: Facts) -> tuple[Demand, ...]:
+    """What an update on the host takes beside its operators' bytes.
+
+    The norm of a tensor is taken by one thread, however many there are: `norm_kernel_tensor_iterator_impl`
+    has a path of its own for the 2-norm of fp32 and bf16, which divides what it keeps and not what it
+    reduces. One and two threads took as long (torch 2.13; https://github.com/pytorch/pytorch/issues/120229).
+    """
+    if not f.host:
+        return ()
+    norm = f.derivation.apply(
+        measured_gradient_bytes,
+        "gradients on the host whose norm is taken",
+        params=f.trained_groups.all,
+        grad_bytes_per_param=f.master,
+        dp_degree=f.plan.dp_degree,
+        share=f.offloaded * f.clipped,
+    )
+    made = f.derivation.apply(
+        temporary_bytes,
+        "tensors that the update makes on the host",
+        params=f.trained_groups.all,
+        bytes_per_param=f.master,
+        temporary_count=f.temporaries,
+        dp_degree=f.plan.dp_degree,
+        share=f.offloaded * f.made_anew,
+    )
+    pages = fresh_memory(f, TEMPORARIES, "memory of tensors that the update makes", made)
+    return (Demand(HOST_NORM, HOST_THREAD, norm), *pages)
