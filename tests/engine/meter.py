@@ -36,6 +36,7 @@ class Meter:
     def start_step(self):
         self.reads, self.writes, self.gathers = Counter(), Counter(), []
         self.accumulated = Counter()
+        self.reached = 0
 
     def read(self, path, count):
         self.reads[file_class(path)] += count
@@ -85,6 +86,7 @@ class Meter:
         _wrap(PartitionedParameterCoordinator, gather, before=self._gathering, after=self._gathered)
         allocate = "_allocate_and_return_buffers_for_swap_in"
         _wrap(AsyncPartitionedParameterSwapper, allocate, after=self._param_buffers)
+        _wrap(PartitionedParameterCoordinator, "fetch_sub_module", before=self._reaching)
         _wrap(SwapBufferManager, "allocate", after=self._optimizer_buffers)
         accumulate = "async_accumulate_grad_in_cpu_via_gpu"
         _wrap(DeepSpeedZeroOptimizer, accumulate, before=self._accumulating, after=self._accumulated)
@@ -92,6 +94,10 @@ class Meter:
     def _gathering(self, coordinator, params, forward, **_):
         away = [p for p in params if p.ds_status.name == "NOT_AVAILABLE"]
         self.gathers += [(forward, p.ds_id, p.ds_numel) for p in away]
+
+    def _reaching(self, _, module, **__):
+        leaf = getattr(module, "_z3_leaf", False)
+        self.reached += any(True for _ in module.parameters(recurse=leaf))
 
     def _gathered(self, *_, **__):
         live = sum(p.ds_numel for p in self._params if p.ds_status.name != "NOT_AVAILABLE")
@@ -120,6 +126,8 @@ class Meter:
     def watch_gradients(self, model, optimizer):
         """Note what gradients take on the device as backward makes them; after the engine is made."""
         params = [param for param in model.parameters() if param.requires_grad]
+        if hasattr(params[0], "ds_numel"):
+            _wrap(type(optimizer), "reduce_ready_partitions_and_remove_grads", before=self._reducing(params))
         if not hasattr(optimizer, "averaged_gradients") or hasattr(params[0], "ds_numel"):
             return  # only stages 1 and 2 keep whole tensors
 
@@ -129,6 +137,20 @@ class Meter:
         _wrap(type(optimizer), "copy_grads_in_partition", after=note)
         for param in params:
             param.register_post_accumulate_grad_hook(note)
+
+    def _reducing(self, params):
+        """Notes, in stage 3, the elements of gradients that are whole and in no bucket yet."""
+
+        def note(optimizer, *_):
+            buckets = [
+                bucket.buffer for bucket in optimizer.ipg_buckets.values() if bucket.buffer is not None
+            ]
+            taken = {buffer.untyped_storage().data_ptr() for buffer in buckets}
+            kept = [param.grad for param in params if param.grad is not None]
+            whole = sum(grad.numel() for grad in kept if grad.untyped_storage().data_ptr() not in taken)
+            self.peak["whole_gradient_elements"] = max(self.peak["whole_gradient_elements"], whole)
+
+        return note
 
     def unswapped_gradients(self, optimizer):
         """Note the fp32 gradients that stay with the GPU until the step, and the storage behind them."""

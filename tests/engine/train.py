@@ -51,6 +51,21 @@ def join(job):
     deepspeed.init_distributed(dist_backend=backend, verbose=False)
 
 
+@contextlib.contextmanager
+def nothing_uninitialized():
+    """Zeros for what a model makes with `torch.empty`.
+
+    transformers initializes no partitioned parameters, and stacked experts and routers do not do it
+    themselves; what happened to be in memory would now and then be NaN, and steps be skipped.
+    """
+    empty = torch.empty
+    torch.empty = lambda *sizes, **options: empty(*sizes, **options).zero_()
+    try:
+        yield
+    finally:
+        torch.empty = empty
+
+
 def build_model(spec, config):
     """The model of the spec; parameters are partitioned as they are made where ZeRO-3 would."""
     import deepspeed
@@ -61,7 +76,7 @@ def build_model(spec, config):
     MODEL_FOR_CAUSAL_LM_MAPPING[type(shape)]  # its module cannot be imported while parameters are partitioned
     zero3 = config.get("zero_optimization", {}).get("stage") == 3
     scope = deepspeed.zero.Init(config_dict_or_path=config) if zero3 else contextlib.nullcontext()
-    with scope:
+    with scope, nothing_uninitialized():
         model = AutoModelForCausalLM.from_config(shape, attn_implementation="sdpa")
         prepare_training(model, spec["trainable"])
     model.config.use_cache = False
@@ -83,6 +98,7 @@ def train_step(engine, spec, meter, batches):
         "read_bytes": dict(meter.reads),
         "write_bytes": dict(meter.writes),
         "accumulated_elements": dict(meter.accumulated),
+        "reached_modules": meter.reached,
         "gathered_elements": sum(count for _, _, count in meter.gathers),
         "gathers": [[meter.names.get(key, key), forward] for forward, key, _ in meter.gathers],
     }

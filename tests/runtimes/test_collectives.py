@@ -6,7 +6,8 @@ from runtimes.toy import cluster, plan, toy, workload
 from ziplan.estimate import estimate
 from ziplan.plan import Checkpointing
 from ziplan.runtimes import RUNTIMES
-from ziplan.runtimes.deepspeed.fetches import Policy, fetches
+from ziplan.runtimes.deepspeed.coordinator import Policy
+from ziplan.runtimes.deepspeed.fetches import fetches
 from ziplan.runtimes.runtime import COLLECTIVE, PYTHON
 from ziplan.runtimes.terms import UNPACKED
 

@@ -6,7 +6,8 @@ from runtimes.toy import cluster, plan, toy, workload
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing, Plan
 from ziplan.runtimes import RUNTIMES
-from ziplan.runtimes.deepspeed.fetches import Policy, fetches
+from ziplan.runtimes.deepspeed.coordinator import Policy
+from ziplan.runtimes.deepspeed.fetches import fetches
 
 DEEPSPEED = RUNTIMES["deepspeed"]
 NONE, FULL = float(Checkpointing.NONE), float(Checkpointing.FULL)

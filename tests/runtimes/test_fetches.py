@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from runtimes.toy import toy
 
 from ziplan.plan import Checkpointing
-from ziplan.runtimes.deepspeed import fetches as coordinator
-from ziplan.runtimes.deepspeed.fetches import Policy, fetches
+from ziplan.runtimes.deepspeed.coordinator import Policy
+from ziplan.runtimes.deepspeed.fetches import _play, fetches
+from ziplan.runtimes.deepspeed.visits import visits
 from ziplan.workload.load import load_model
 from ziplan.workload.model import Model, Operator
 
@@ -59,15 +60,16 @@ def test_fetches_per_parameter_are_the_published_ones():
     assert fetched(8, FULL, NON_REENTRANT) == pytest.approx(2.64, abs=5e-3)
 
 
-def test_counts_by_operator_add_up_to_the_elements():
-    model = toy(8)
+def test_counts_by_size_add_up_to_the_elements():
+    model = toy(8, vocabulary=2048)
     played = fetches(model, FULL, NON_REENTRANT, Policy(0, 1e9, 0, PERSISTENT))
+    assert sum(count * size for size, count in played.by_size.items()) == played.elements
     sizes = {operator.name: operator.tensors[0] for operator in model.operators}
-    assert sum(count * sizes[name] for name, count in played.by_operator.items()) == played.elements
-    assert played.by_operator["down"] == 2 * 8
-    assert played.by_operator["qkv"] == 3 * 8
-    assert played.by_operator["emb"] == 2
-    assert "ln1" not in played.by_operator, "small tensors stay gathered"
+    assert played.by_size[sizes["qkv"]] == 3 * 8
+    assert sizes["up"] == sizes["down"]
+    assert played.by_size[sizes["up"]] == 3 * 8 + 2 * 8, "the last of a layer is held while it recomputes"
+    assert played.by_size[sizes["emb"]] == 2 + 2, "and the head"
+    assert sizes["ln1"] not in played.by_size, "small tensors stay gathered"
 
 
 def test_a_tied_head_is_fetched_with_the_embedding():
@@ -76,7 +78,7 @@ def test_a_tied_head_is_fetched_with_the_embedding():
     head = Operator("head", "linear", 1000, 5000, block=False, shared_with="emb")
     model = Model("tied", "gpt2", 3, 1000, 5000, 1, 1, 1000, (table, layer, head))
     played = fetches(model, NONE, NON_REENTRANT, Policy(0, 1e9, 0, PERSISTENT))
-    assert played.by_operator["emb"] == 4, "embedding and head, forward and backward"
+    assert played.by_size[5_000_000] == 4, "embedding and head, forward and backward"
     assert played.elements == 4 * 5_000_000 + 3 * 2 * 1_000_000
 
 
@@ -128,14 +130,14 @@ def test_what_is_let_go_is_decided_before_anything_persistent_is_gathered():
     )
     assert alone.elements == 26_738_688
     assert 2 * of_several.elements == 54_001_664
-    missed = of_several.by_operator["self_attn.k_proj"] - alone.by_operator["self_attn.k_proj"]
-    assert missed == 1, "one of layer 0, let go though backward needs what was read ahead for it"
+    missed = of_several.by_size[256 * 1024] - alone.by_size[256 * 1024]
+    assert missed == 1, "keys of layer 0, let go though backward needs what was read ahead for it"
     assert of_several.on_demand - alone.on_demand == 256 * 1024
 
 
 def played_whole(model, mode, how, policy):
     every = [section.repeat for section in model.sections]
-    return coordinator._play(coordinator.visits(model.sections, every, mode, how), policy)
+    return _play(visits(model, every, mode, how, policy.leaves), policy)
 
 
 @pytest.mark.parametrize("mode", [NONE, FULL])

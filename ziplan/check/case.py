@@ -236,7 +236,8 @@ class Case:
     @cached_property
     def live_tensors(self) -> float:
         """Most parameter tensors that are gathered or on their way at once, under the settings as stated."""
-        from ziplan.runtimes.deepspeed.fetches import Policy, fetches
+        from ziplan.runtimes.deepspeed.coordinator import Policy
+        from ziplan.runtimes.deepspeed.fetches import fetches
         from ziplan.runtimes.deepspeed.knobs import REENTRANT
 
         if self.plan is None or self.settings is None:
@@ -246,6 +247,7 @@ class Case:
             self.settings.max_live_parameters,
             self.settings.max_reuse_distance,
             self.settings.param_persistence_threshold,
+            leaves=self.settings.leaf_classes,
         )
         played = fetches(self.workload.model, int(self.plan.activation_checkpointing), REENTRANT, policy)
         return float(played.peak_tensors)

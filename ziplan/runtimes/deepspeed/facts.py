@@ -46,10 +46,17 @@ class Facts(shared.Facts):
     @cached_property
     def knobs(self) -> Knobs:
         """What the config says."""
-        if self.stated is not None:
-            return stated_knobs(self.stated, self.plan, self.nvme)._replace(reentrant=self.reentrant)
-        derived = knobs(self.workload.model, self.plan, self.nvme)._replace(reentrant=self.reentrant)
-        return derived._replace(reuse_distance=0.0) if self.traits.loads_three_times else derived
+        stated = self.stated
+        found = (
+            knobs(self.workload.model, self.plan, self.nvme)
+            if stated is None
+            else stated_knobs(stated, self.plan, self.nvme)
+        )
+        if not self.traits.takes_experts_whole:
+            found = found._replace(leaves=())
+        if stated is None and self.traits.loads_three_times:
+            found = found._replace(reuse_distance=0.0)
+        return found._replace(reentrant=self.reentrant)
 
     @cached_property
     def param_buffer(self) -> float:

@@ -12,6 +12,7 @@ from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.fetches import Fetches
 from ziplan.runtimes.deepspeed.knobs import largest_trained_tensor, played
+from ziplan.runtimes.deepspeed.leaves import largest_gradients
 from ziplan.runtimes.deepspeed.tiled import by_tiles
 from ziplan.runtimes.runtime import RUNNING, Ledger
 from ziplan.runtimes.shared import memory as shared
@@ -195,7 +196,7 @@ def _buffers(book: Ledger, f: Facts) -> None:
         laws.gathered_param_bytes,
         "most parameters gathered at once",
         zero_stage=plan.zero_stage,
-        live_params=_most(f, lambda fetched: fetched.peak_live) + _persistent(model, settings.persistence),
+        live_params=_most(f, lambda fetched: fetched.peak_live) + _persistent(f),
         param_bytes_per_param=f.element,
     )
     book.add("gathered parameters", f.gpu, ("forward", "backward"), live, knob="stage3_max_live_parameters")
@@ -216,10 +217,12 @@ def _buffers(book: Ledger, f: Facts) -> None:
         knob="stage3_prefetch_bucket_size",
     )
     _reduce_buckets(book, f)
+    at_once = by_tiles(model, plan.tile_count, lambda each: float(largest_trained_tensor(each)))
+    leaf = by_tiles(model, plan.tile_count, lambda each: float(largest_gradients(each, settings.leaves)))
     whole = apply(
         held_bytes,
-        "gradient of the largest tensor before it is reduced",
-        params=by_tiles(model, plan.tile_count, lambda each: float(largest_trained_tensor(each))),
+        "gradients that are made before any is reduced: of the largest tensor, in stage 3 of a leaf",
+        params=where(plan.zero_stage >= 3, leaf, at_once),
         state_bytes_per_param=f.element,
         share=where(plan.zero_stage >= 1, where(plan.zero_stage >= 2, 1.0, 1 - f.stage1_piles_up), 0.0),
         ranks_per_instance=1.0,
@@ -230,12 +233,8 @@ def _buffers(book: Ledger, f: Facts) -> None:
 
 
 def _most(f: Facts, measure: Callable[[Fetches], float]) -> float:
-    """What is gathered at the most, by a measure of it; tiles are gathered one by one."""
-
-    def of(model: Model) -> float:
-        return played(model, f.plan, f.knobs, lambda fetched, _: measure(fetched))
-
-    return by_tiles(f.workload.model, f.plan.tile_count, of)
+    """What is gathered at the most, by a measure of it."""
+    return played(f.workload.model, f.plan, f.knobs, lambda fetched, _: measure(fetched))
 
 
 def _reduce_buckets(book: Ledger, f: Facts) -> None:
@@ -264,8 +263,11 @@ def _reduce_buckets(book: Ledger, f: Facts) -> None:
         book.add("reduce buckets", f.gpu, phases, share * high, low=share * low, knob="reduce_bucket_size")
 
 
-def _persistent(model: Model, threshold: float) -> float:
-    return float(sum(n * count for n, count, _ in model.tensors if n <= threshold))
+def _persistent(f: Facts) -> float:
+    def of(model: Model) -> float:
+        return float(sum(n * count for n, count, _ in model.tensors if n <= f.knobs.persistence))
+
+    return by_tiles(f.workload.model, f.plan.tile_count, of)
 
 
 def _temporaries(f: Facts) -> tuple[float, float]:

@@ -6,6 +6,7 @@ from ziplan.laws.law import where
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import played
+from ziplan.runtimes.deepspeed.leaves import forward_visits
 from ziplan.runtimes.deepspeed.tiled import by_tiles
 from ziplan.runtimes.runtime import PYTHON, Demand
 from ziplan.workload.model import Model
@@ -35,26 +36,31 @@ HOOKS = "Python hooks"
 
 def hooks(f: Facts) -> Demand:
     """The Python thread's way through the modules, which the GPU cannot overtake."""
-    model = f.workload.model
-    inside = by_tiles(model, f.plan.tile_count, lambda each: float(_visits(each)[0]))
-    outside = float(_visits(model)[1])
-    reached = f.by_reach(lambda swept: swept.layers)
-    # Forward; backward, of layers where there is something to train; recomputation of layers.
-    again = reached * inside * (1.0 + f.full) + where(reached > 0, outside, 0.0)
     seconds = f.derivation.apply(
         laws.hook_time,
         "Python hooks of one micro-step",
-        module_visits=f.stage3 * (inside + outside + again),
+        module_visits=f.stage3 * module_visits(f),
         hook_latency=HOOK_LATENCY,
     )
     return Demand(HOOKS, PYTHON, seconds + f.stage3 * _views(f))
+
+
+def module_visits(f: Facts) -> float:
+    """Visits of modules that have parameters in one micro-step; a leaf is one module, and so is a tile."""
+    model, leaves = f.workload.model, f.knobs.leaves
+    inside = by_tiles(model, f.plan.tile_count, lambda each: float(forward_visits(each, leaves)[0]))
+    outside = float(forward_visits(model, leaves)[1])
+    reached = f.by_reach(lambda swept: swept.layers)
+    # Forward; backward, of layers where there is something to train; recomputation of layers.
+    again = reached * inside * (1.0 + f.full) + where(reached > 0, outside, 0.0)
+    return inside + outside + again
 
 
 def _views(f: Facts) -> float:
     """Seconds of views of every rank's part of tensors: in stage 3 one rank after the other, in Python."""
     apply, model = f.derivation.apply, f.workload.model
     joined = played(model, f.plan, f.knobs, lambda fetched, _: fetched.joined_tensors)
-    trained = float(sum(count for _, count, _ in model.trainable_tensors))
+    trained = by_tiles(model, f.plan.tile_count, _trained_tensors)
     gathered, reduced = (
         apply(
             laws.view_time,
@@ -72,9 +78,5 @@ def _views(f: Facts) -> float:
     return gathered + reduced
 
 
-def _visits(model: Model) -> tuple[int, int]:
-    """Visits of modules in forward, in layers and outside of them."""
-    counts = [0, 0]
-    for section in model.sections:
-        counts[not section.block] += section.repeat * sum(len(layer) for layer in section.layers)
-    return counts[0], counts[1]
+def _trained_tensors(model: Model) -> float:
+    return float(sum(count for _, count, _ in model.trainable_tensors))

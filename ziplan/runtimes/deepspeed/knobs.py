@@ -13,7 +13,10 @@ import numpy as np
 
 from ziplan.laws.law import maximum, minimum, where
 from ziplan.plan import Checkpointing, Plan
-from ziplan.runtimes.deepspeed.fetches import Fetches, Policy, fetches
+from ziplan.runtimes.deepspeed.coordinator import Policy
+from ziplan.runtimes.deepspeed.fetches import Fetches, fetches
+from ziplan.runtimes.deepspeed.leaves import LEAF_CLASSES
+from ziplan.runtimes.deepspeed.tiled import by_tiles
 from ziplan.runtimes.deepspeed.traits import NEWEST
 from ziplan.workload.model import Model
 
@@ -55,6 +58,8 @@ class Knobs(NamedTuple):
     persistence: float = PERSISTENCE_THRESHOLD
     reentrant: bool = False
     """Which checkpoint function recomputes layers."""
+    leaves: tuple[str, ...] = LEAF_CLASSES
+    """Classes of modules that are fetched whole."""
 
 
 def on_medium(fractions: Any, tier: str | None) -> float:
@@ -88,6 +93,7 @@ def stated_knobs(stated: Settings, plan: Plan, nvme: str | None) -> Knobs:
         reduce_bucket=float(stated.reduce_bucket_size),
         params_on_nvme=where(on_medium(plan.placement.params, nvme) > 0, 1.0, 0.0),
         persistence=float(stated.param_persistence_threshold),
+        leaves=stated.leaf_classes,
     )
 
 
@@ -108,12 +114,19 @@ def largest_trained_tensor(model: Model) -> int:
 
 
 def played(model: Model, plan: Plan, settings: Knobs, measure: Callable[[Fetches, float], float]) -> float:
-    """`measure(fetches, dp_degree)` of a plan, or of each distinct setting in a grid of plans."""
+    """`measure(fetches, dp_degree)` of a plan, or of each distinct setting in a grid of plans.
 
+    Tiles are modules of their own.
+    """
+    return by_tiles(model, plan.tile_count, lambda tiles: _played(tiles, plan, settings, measure))
+
+
+def _played(model: Model, plan: Plan, settings: Knobs, measure: Callable[[Fetches, float], float]) -> float:
     def of(bare: bool) -> float:
         def one(checkpointing: float, bucket: float, live: float, reuse: float, dp_degree: float) -> float:
             # Nothing that is let go depends on it where nothing is read ahead.
-            policy = Policy(bucket, live, reuse, int(settings.persistence), bare and bucket > 0)
+            bare_first, kept = bare and bucket > 0, int(settings.persistence)
+            policy = Policy(bucket, live, reuse, kept, bare_first, settings.leaves)
             return measure(fetches(model, int(checkpointing), settings.reentrant, policy), dp_degree)
 
         return each(
@@ -145,6 +158,7 @@ def policy(model: Model, plan: Plan, settings: Knobs) -> Policy:
         settings.reuse_distance,
         int(settings.persistence),
         bool(decided_bare(model, plan)),
+        settings.leaves,
     )
 
 

@@ -7,19 +7,18 @@ Source: DeepSpeed 0.19.8, `runtime/zero/partitioned_param_coordinator.py` (`fetc
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
+from ziplan.runtimes.deepspeed.coordinator import Tensor
 from ziplan.runtimes.deepspeed.facts import Facts
-from ziplan.runtimes.deepspeed.fetches import Coordinator, Policy, Tensor, Visit, fetches, visits
 from ziplan.runtimes.deepspeed.gradients import REDUCE
 from ziplan.runtimes.deepspeed.hooks import HOOKS
-from ziplan.runtimes.deepspeed.knobs import policy
 from ziplan.runtimes.deepspeed.shards import shards
+from ziplan.runtimes.deepspeed.stops import Fetch, Stop, Trace, trace
 from ziplan.runtimes.deepspeed.traffic import parts_of
 from ziplan.runtimes.deepspeed.turns import between_nodes
 from ziplan.runtimes.deepspeed.update import OPTIMIZER_BUFFERS, update
@@ -27,7 +26,6 @@ from ziplan.runtimes.runtime import COLLECTIVE, PYTHON
 from ziplan.runtimes.schedule import Buffers, Held, Parts, Schedule, Stage, Work, Works, shares
 from ziplan.runtimes.shared import launches
 from ziplan.runtimes.shared.compute import share_of_work, work_flops
-from ziplan.runtimes.shared.sweeps import Module, modules
 from ziplan.runtimes.terms import (
     ACTIVATIONS_DOWN,
     ACTIVATIONS_UP,
@@ -76,193 +74,46 @@ def schedule(
     facts = Facts(Derivation(record=False), cluster, workload, plan, stated)
     step = parts_of(facts)
     micro_step, afterwards = step.micro_step, step.afterwards
-    trace = _Trace(facts, work_flops(Parts(micro_step)))
+    micro = trace(facts, work_flops(Parts(micro_step)))
+    stops = micro.stops
 
     def boundary() -> Parts:
         return Parts(step.at_the_last.segment, step.boundary)
 
     stages = [
-        Stage("last micro-step", 1, lambda _: _Written(facts, trace, Parts(micro_step), boundary()).all()),
+        Stage("last micro-step", 1, lambda _: _Written(facts, stops, Parts(micro_step), boundary()).all()),
         Stage("optimizer step", 1, lambda _: update(facts, Parts(step.optimizer), Parts(afterwards))),
     ]
     if plan.accumulation_steps > 1:
         before = int(plan.accumulation_steps) - 1
         stages.insert(
-            0, Stage("micro-step", before, lambda _: _Written(facts, trace, Parts(micro_step)).all())
+            0, Stage("micro-step", before, lambda _: _Written(facts, stops, Parts(micro_step)).all())
         )
-    return Schedule(tuple(stages), tuple(_buffers(facts, trace)), (*CONVENTIONS, *_on_demand(facts, trace)))
+    return Schedule(tuple(stages), tuple(_buffers(facts, micro)), (*CONVENTIONS, *_on_demand(facts, micro)))
 
 
-def _on_demand(facts: Facts, trace: _Trace) -> Iterable[str]:
+def _on_demand(facts: Facts, micro: Trace) -> Iterable[str]:
     """How much the prefetch misses, where that makes the step longer than its estimate."""
     ahead = facts.plan.prefetch_depth and not facts.knobs.params_on_nvme
-    if ahead and trace.on_demand > MISSED:
+    if ahead and micro.on_demand > MISSED:
         yield (
-            f"{trace.on_demand:.0%} of what is gathered is asked for by a module that lacks it, the prefetch "
+            f"{micro.on_demand:.0%} of what is gathered is asked for by a module that lacks it, the prefetch "
             "notwithstanding: frozen tensors that recomputation let go of; computation waits for them"
         )
 
 
-def _buffers(facts: Facts, trace: _Trace) -> Iterable[Buffers]:
+def _buffers(facts: Facts, micro: Trace) -> Iterable[Buffers]:
     plan = facts.plan
-    yield Buffers(GATHERED, trace.peak_live * facts.element, "B", gauge=True)
+    yield Buffers(GATHERED, micro.peak_live * facts.element, "B", gauge=True)
     yield Buffers(SWAPPED_IN, plan.param_buffer_count if facts.params_on(facts.nvme) else 0.0)
     yield Buffers(OPTIMIZER_BUFFERS, plan.optimizer_buffer_count if facts.swaps_optimizer else 0.0)
-
-
-class _Fetch(NamedTuple):
-    """One call of the coordinator: so many elements gathered, shard elements read from NVMe, tensors read."""
-
-    names: tuple[Tensor, ...]
-    elements: float
-    read: float
-    swapped: float
-
-
-class _Stop(NamedTuple):
-    """What happens at one visit: fetches asked for, FLOPs, what is let go after it, gradients made."""
-
-    name: str
-    layer: int
-    forward: bool
-    flops: float
-    needs: tuple[Tensor, ...]
-    fetches: tuple[_Fetch, ...]
-    freed: float
-    freed_buffers: float
-    gradients: tuple[int, ...]
-
-
-class _Logged(Coordinator):
-    """The coordinator, telling at each visit what it asked for and what it let go."""
-
-    def __init__(self, order: Sequence[Visit], policy: Policy) -> None:
-        super().__init__(order, policy)
-        self.asked: list[tuple[Tensor, ...]] = []
-        self.let_go: set[Tensor] = set()
-
-    def visit(self, step: int) -> None:
-        """Reach one module, with a fresh log."""
-        self.asked, self.let_go = [], set()
-        super().visit(step)
-
-    def gather(self, fetched: Sequence[Tensor]) -> None:
-        """Note a fetch."""
-        super().gather(fetched)
-        if fetched:
-            self.asked.append(tuple(fetched))
-
-    def release(self, names: set[Tensor]) -> None:
-        """Note what is let go."""
-        super().release(names)
-        self.let_go |= names
-
-
-class _Trace:
-    """A micro-step as a list of visits, worked out once."""
-
-    def __init__(self, f: Facts, flops: float) -> None:
-        model, plan = f.workload.model, f.plan
-        self.facts = f
-        mode = int(plan.activation_checkpointing)
-        order = visits(model.sections, [section.repeat for section in model.sections], mode, f.reentrant)
-        rows = modules(f, flops)
-        known = {(m.operator.name, m.copy): m for row in rows for m in row}
-        count = sum(len(row) for row in rows)
-        self.peak_live, self._sizes = 0.0, dict[int, tuple[float, float]]()
-        if plan.zero_stage >= 3:
-            asked_for = policy(model, plan, f.knobs)
-            self.peak_live = fetches(model, mode, f.reentrant, asked_for).peak_live
-            coordinator: _Logged | None = _Logged(order, asked_for)
-        else:
-            coordinator = None
-        computed = _computed(order, known, count)
-        self.stops = [
-            self._stop(step, visit, known, computed[step], step < count, coordinator)
-            for step, visit in enumerate(order)
-        ]
-        asked = coordinator.elements if coordinator is not None else 0.0
-        self.on_demand = coordinator.on_demand / asked if coordinator is not None and asked else 0.0
-
-    def _stop(
-        self,
-        step: int,
-        visit: Visit,
-        known: dict[tuple[str, int], Module],
-        computed: tuple[str, float],
-        forward: bool,
-        coordinator: _Logged | None,
-    ) -> _Stop:
-        module = known[visit.operator.name, visit.copy]
-        sweep, flops = computed
-        asked: tuple[_Fetch, ...] = ()
-        needs: tuple[Tensor, ...] = ()
-        freed = buffers = 0.0
-        if coordinator is not None:
-            coordinator.visit(step)
-            asked = tuple(self._fetch(coordinator, names) for names in coordinator.asked)
-            needs = tuple(coordinator.modules[step])
-            freed = sum(coordinator.sizes[name] for name in coordinator.let_go) * self.facts.element
-            buffers = sum(self._shard(coordinator.sizes[name])[1] for name in coordinator.let_go)
-        trained = sweep == "backward" and visit.operator.trainable
-        return _Stop(
-            f"{module.name} {sweep}",
-            module.layer,
-            forward,
-            flops,
-            needs,
-            asked,
-            freed,
-            buffers,
-            visit.operator.tensors if trained else (),
-        )
-
-    def _fetch(self, coordinator: _Logged, names: tuple[Tensor, ...]) -> _Fetch:
-        sizes = [coordinator.sizes[name] for name in names]
-        swapped = [self._shard(size) for size in sizes]
-        return _Fetch(names, sum(sizes), sum(read for read, _ in swapped), sum(one for _, one in swapped))
-
-    def _shard(self, elements: int) -> tuple[float, float]:
-        """(elements of a tensor's shard that are read from NVMe, 1 where it has a buffer for that)."""
-        if elements not in self._sizes:
-            f = self.facts
-            swappable = shards(((elements, 1, True),), f.plan.dp_degree, f.element).swappable_params
-            read = float(swappable) if f.params_on(f.nvme) else 0.0
-            self._sizes[elements] = read, float(read > 0)
-        return self._sizes[elements]
-
-
-def _computed(
-    order: Sequence[Visit], known: dict[tuple[str, int], Module], forward: int
-) -> list[tuple[str, float]]:
-    """(sweep, FLOPs) of every visit: the last one after forward is backward's, one before it recomputes."""
-    computed = [("forward", known[v.operator.name, v.copy].forward) for v in order[:forward]]
-    again = order[forward:]
-    visited = Counter((v.operator.name, v.copy) for v in again if v.left)
-    left = dict(visited)
-    for visit in again:
-        key = visit.operator.name, visit.copy
-        module = known[key]
-        if not visit.left:
-            # Backward is in the last module of a layer while the layer is recomputed.
-            computed.append(("backward begins", 0.0))
-            continue
-        left[key] -= 1
-        if left[key]:
-            computed.append(("recompute", module.recompute))
-        elif module.backward or not module.recompute:
-            alone = module.recompute if visited[key] == 1 else 0.0
-            computed.append(("backward", module.backward + alone))
-        else:
-            computed.append(("recompute", module.recompute))
-    return computed
 
 
 class _Written:
     """Writes one micro-step down; with `boundary` the last one, whose gradients go to the optimizer."""
 
-    def __init__(self, f: Facts, trace: _Trace, parts: Parts, boundary: Parts | None = None) -> None:
-        self.f, self.stops, self.parts, self.boundary = f, trace.stops, parts, boundary
+    def __init__(self, f: Facts, stops: Sequence[Stop], parts: Parts, boundary: Parts | None = None) -> None:
+        self.f, self.stops, self.parts, self.boundary = f, stops, parts, boundary
         self.works = Works()
         self.before = -1
         self.gathered: dict[Tensor, int] = {}
@@ -297,7 +148,7 @@ class _Written:
                 self.works.add("after backward", *demand, (self.before,), line="reduce")
         return self.works.all
 
-    def _visit(self, place: int, stop: _Stop, begins: bool, ends: bool) -> None:
+    def _visit(self, place: int, stop: Stop, begins: bool, ends: bool) -> None:
         """One module: what it fetches, what it waits for, what it computes, what leaves with it."""
         launched = self._launch(stop)
         for fetch in stop.fetches:
@@ -318,14 +169,14 @@ class _Written:
             self.bucket.append(elements)
         self.ready = self.before
 
-    def _launch(self, stop: _Stop) -> int:
+    def _launch(self, stop: Stop) -> int:
         """The Python thread at a module; it runs ahead of the GPU as far as it can."""
         seconds = self.parts.of(HOOKS, PYTHON, 1 / len(self.stops))
         hooked = self.works.add(stop.name, HOOKS, PYTHON, seconds, line=PYTHON) if seconds else -1
         launched = launches.play(self.works, self.parts, stop.name, 1 / len(self.stops))
         return max(hooked, launched)
 
-    def _compute(self, place: int, stop: _Stop, after: set[int], freed: Held) -> int:
+    def _compute(self, place: int, stop: Stop, after: set[int], freed: Held) -> int:
         """What the GPU does for a module; what the module lets go is free when all of it is done."""
         work = list(share_of_work(self.f, self.parts, self.flops[place]))
         first, *others = [work[0], *(each for each in work[1:] if each[2])]
@@ -334,7 +185,7 @@ class _Written:
             number = self.works.add(stop.name, *each, (number,), gives=freed if each is others[-1] else ())
         return number
 
-    def _fetch(self, stop: _Stop, fetch: _Fetch) -> None:
+    def _fetch(self, stop: Stop, fetch: Fetch) -> None:
         """A shard's way: read from NVMe, copied to the GPU, gathered; asked for when the GPU gets here."""
         held = ((GATHERED, fetch.elements * self.f.element), (SWAPPED_IN, fetch.swapped))
         asked = self.works.mark(stop.name, (self.before,), takes=held)
@@ -358,7 +209,7 @@ class _Written:
         if self.in_turn:
             self.waits.append(asked)
 
-    def _checkpoint(self, stop: _Stop, term: str, after: set[int]) -> set[int]:
+    def _checkpoint(self, stop: Stop, term: str, after: set[int]) -> set[int]:
         """A layer's checkpoint on its way to the host or back, on a stream of its own."""
         resource = self.out if term == ACTIVATIONS_DOWN else self.back
         amount = self.parts.of(term, resource, 1 / self.f.workload.model.layer_count)

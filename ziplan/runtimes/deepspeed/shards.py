@@ -93,14 +93,12 @@ def tied_sizes(model: Model) -> Sizes:
     return tuple((o.in_features * o.out_features, o.count, o.block) for o in tied)
 
 
-def swapped_in(model: Model, played: Fetches, dp_degree: float, param_bytes: float) -> float:
+def swapped_in(played: Fetches, dp_degree: float, param_bytes: float) -> float:
     """Elements of this rank's shards that one micro-step reads from NVMe."""
     read = 0.0
-    for operator in model.operators:
-        fetched = played.by_operator.get(operator.name, 0.0)
-        for elements in operator.tensors:
-            shard = part(elements, dp_degree)
-            read += fetched * shard * swaps_params(shard, param_bytes)
+    for elements, fetched in played.by_size.items():
+        shard = part(elements, dp_degree)
+        read += fetched * shard * swaps_params(shard, param_bytes)
     return read
 
 

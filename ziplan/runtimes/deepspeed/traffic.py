@@ -180,9 +180,7 @@ def _parameter_loads(f: Facts, fetched: float) -> list[Demand]:
     """A shard's way to the GPU each time its tensor is fetched: NVMe to DRAM, DRAM to GPU."""
     apply, loads = f.derivation.apply, []
     if f.nvme:
-        shards = played(
-            f.workload.model, f.plan, f.knobs, lambda p, dp: swapped_in(f.workload.model, p, dp, f.element)
-        )
+        shards = played(f.workload.model, f.plan, f.knobs, lambda p, dp: swapped_in(p, dp, f.element))
         read = apply(
             laws.swapped_bytes,
             "parameter shards read from NVMe in one micro-step",

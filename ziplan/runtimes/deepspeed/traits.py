@@ -32,6 +32,7 @@ RELEASED = {
     "0.14.1": "2024-04",
     "0.15.2": "2024-10",
     "0.17.0": "2025-06",
+    "0.18.0": "2025-10",
     "0.18.3": "2025-12",
     "0.19.0": "2026-05",
     "0.19.5": "2026-08",
@@ -195,6 +196,13 @@ WINDOWS: dict[str, Window] = {
         "(https://github.com/deepspeedai/DeepSpeed/pull/1067: before, one rank copied at a time); a key of "
         "the config since https://github.com/deepspeedai/DeepSpeed/pull/1256, off unless it is set",
     ),
+    "takes_experts_whole": Window(
+        "0.18.0",
+        None,
+        "runtime/zero/leaf_module_config.py:DEFAULT_LEAF_MODULE_CLASSES, the same three classes in 0.18.0 to "
+        "0.19.8 (https://github.com/deepspeedai/DeepSpeed/pull/7604); before, code had to call "
+        "set_z3_leaf_modules",
+    ),
     "keeps_what_it_saves": Window(
         None,
         "0.4.4",
@@ -254,6 +262,8 @@ class Traits(NamedTuple):
     """The 16-bit shard that master weights are made from is cloned on the GPU, below stage 3."""
     deals_gradients_out: float
     """Tensors are dealt out to the ranks, which then copy gradients to the host at once, below stage 3."""
+    takes_experts_whole: float
+    """Mixtral's, Qwen2-MoE's and Qwen3-MoE's blocks of experts are leaves of stage 3 by themselves."""
     keeps_what_it_saves: float
     """Weights that stage 3 gathers to save them stay gathered on every GPU."""
 

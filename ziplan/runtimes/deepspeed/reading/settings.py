@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from ziplan.runtimes.deepspeed.leaves import LEAF_CLASSES
 from ziplan.runtimes.deepspeed.reading.kinds import AUTO
 from ziplan.runtimes.deepspeed.reading.walk import SECTIONS, Values
 from ziplan.units import Precision
@@ -101,6 +102,7 @@ class Settings(NamedTuple):
     zero_quantized_nontrainable_weights: bool
     zero_quantized_gradients: bool
     memory_efficient_linear: bool
+    leaf_classes: tuple[str, ...]
     offload_param: ParamOffload
     offload_optimizer: OptimizerOffload
     aio: Aio
@@ -133,11 +135,18 @@ def settings_of(values: Values) -> Settings:
         "offload_param": ParamOffload(**(zero["offload_param"] or {})),
         "offload_optimizer": OptimizerOffload(**(zero["offload_optimizer"] or {})),
         "aio": Aio(**aio),
+        "leaf_classes": _leaf_classes(zero["leaf_module"]),
         "types": types_of(values),
         "gradient_clipping": values["gradient_clipping"],
         "optimizer": _optimizer(values["optimizer"]),
     }
     return Settings(**fields)
+
+
+def _leaf_classes(section: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """`leaf_module.classes`: one, or a list."""
+    classes = (section or {}).get("classes", LEAF_CLASSES)
+    return (classes,) if isinstance(classes, str) else tuple(classes)
 
 
 def types_of(values: Values) -> Types:

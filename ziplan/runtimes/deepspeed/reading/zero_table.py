@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from ziplan.runtimes.deepspeed.leaves import LEAF_CLASSES
 from ziplan.runtimes.deepspeed.reading.kinds import (
     BOOL,
     DEVICE,
@@ -291,11 +292,7 @@ LEAF_MODULE = Section(
         Key(
             "classes",
             TEXT_OR_TEXTS,
-            [
-                "transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock",
-                "transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",
-                "transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock",
-            ],
+            list(LEAF_CLASSES),
             "classes of modules that are fetched whole",
         ),
         Key("names", TEXT_OR_TEXTS, [], "names of modules that are fetched whole"),

@@ -1,0 +1,180 @@
+"""DeepSpeed's parameter coordinator, played visit by visit.
+
+Source: DeepSpeed 0.19.8, `runtime/zero/partitioned_param_coordinator.py` (`fetch_sub_module`,
+`release_sub_module`, `__params_to_release`): a module's parameters are gathered when the module is reached,
+read ahead while fewer than `max_live` elements are live, and kept after use when the trace needs them again
+within `reuse_distance` elements.
+
+What is let go after a module is decided once, in the first micro-step that has a complete trace (the
+second), and never again (`__params_to_release` is cached). That micro-step is as all others are where an
+optimizer step comes before it, which gathers what is persistent; else it begins without.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence, Set
+from typing import NamedTuple
+
+from ziplan.runtimes.deepspeed.visits import Part, Visit
+
+
+class Policy(NamedTuple):
+    """The coordinator's settings, in elements of unpartitioned tensors."""
+
+    prefetch_bucket: float
+    max_live: float
+    reuse_distance: float
+    persistence_threshold: float
+    decided_bare: bool = False
+    """Whether the second micro-step, which decides what is let go, begins with nothing gathered."""
+    leaves: tuple[str, ...] = ()
+    """Classes of modules that are one module with all that is in them."""
+
+
+Tensor = tuple[str, int, int]
+"""A parameter tensor: its operator's name, which copy of it, which tensor of the copy."""
+
+
+class Coordinator:
+    """State of the played coordinator: what is live, what the trace still holds."""
+
+    def __init__(self, order: Sequence[Visit], policy: Policy, bare: bool = False) -> None:
+        """`bare`: nothing persistent is gathered when the micro-step begins; it counts as the rest does."""
+        self.policy = policy
+        self._known: dict[tuple[str, int], dict[Tensor, int]] = {}
+        self.order = order
+        self.modules = [self._tensors(visit) for visit in order]
+        self.sizes = {name: size for module in self.modules for name, size in module.items()}
+        self.totals = [sum(module.values()) for module in self.modules]
+        self.persistent = {n for n, size in self.sizes.items() if size <= policy.persistence_threshold}
+        self.stays = set[Tensor]() if bare else self.persistent
+        self.gathered = [[name for name in module if name not in self.stays] for module in self.modules]
+        self.live: set[Tensor] = set()
+        self.live_elements = 0
+        self.ahead = deque((name, step) for step, module in enumerate(self.modules) for name in module)
+        self.fetched_for: dict[Tensor, int] = {}
+        # Only what is read ahead, past tensors that are live, makes a difference to what is let go.
+        self.decided: dict[int, set[Tensor]] = {}
+        if policy.decided_bare and policy.prefetch_bucket > 0 and not bare:
+            first = Coordinator(order, policy, bare=True)
+            first.micro_step()
+            self.decided = first.decided
+        self.counts: Counter[int] = Counter()
+        self.elements = 0.0
+        self.on_demand = 0.0
+        self.calls = self.joined = self.joined_tensors = 0.0
+        self.peak_live = 0.0
+        self.peak_tensors = 0
+        self.largest_fetch = 0.0
+
+    def _tensors(self, visit: Visit) -> dict[Tensor, int]:
+        """Tensors that a module computes with; every visit to it finds the same."""
+        if not visit.leaf:
+            return self._of_part(visit.parts[0])
+        return {name: size for part in visit.parts for name, size in self._of_part(part).items()}
+
+    def _of_part(self, part: Part) -> dict[Tensor, int]:
+        operator, copy = part
+        tensors = self._known.get((operator.name, copy))
+        if tensors is None:
+            tensors = {(operator.name, copy, i): size for i, size in enumerate(operator.tensors)}
+            if operator.shared_with:
+                tensors[(operator.shared_with, 0, 0)] = operator.in_features * operator.out_features
+            self._known[(operator.name, copy)] = tensors
+        return tensors
+
+    def micro_step(self) -> None:
+        """Reach all modules."""
+        for step in range(len(self.modules)):
+            self.visit(step)
+        # Nothing is needed beyond the end of the trace, so every micro-step starts as the first did.
+        assert not self.live - self.persistent
+
+    def visit(self, step: int) -> None:
+        """Reach one module: fetch it, read ahead, use it, release what nothing near needs."""
+        module, before = self.modules[step], self.elements
+        self.gather([name for name in self.gathered[step] if name not in self.live])
+        self.on_demand += self.elements - before
+        self._take_from_trace([name for name in module if self.fetched_for.get(name, -1) < step])
+        self._read_ahead()
+        if self.order[step].left:
+            if step not in self.decided:
+                self.decided[step] = self._releasable(step)
+            self.release(self.decided[step] & self.live)
+        if self.order[step].freed:
+            freed = {name for part in self.order[step].freed for name in self._of_part(part)}
+            self.release((freed & self.live) - self.persistent)
+
+    def gather(self, fetched: Sequence[Tensor]) -> None:
+        """Fetch these tensors in one call."""
+        if not fetched:
+            return
+        elements = sum([self.sizes[name] for name in fetched])
+        self.live.update(fetched)
+        self.live_elements += elements
+        self.elements += elements
+        self.calls += 1
+        if len(fetched) > 1:
+            self.largest_fetch = max(self.largest_fetch, elements)
+            self.joined += elements
+            self.joined_tensors += len(fetched)
+        self.counts.update([self.sizes[name] for name in fetched])
+        self.peak_live = max(self.peak_live, self.live_elements)
+        self.peak_tensors = max(self.peak_tensors, len(self.live))
+
+    def release(self, names: set[Tensor]) -> None:
+        """Let these tensors go."""
+        self.live -= names
+        self.live_elements -= sum([self.sizes[name] for name in names])
+
+    def _take_from_trace(self, names: Sequence[Tensor]) -> None:
+        taken: set[Tensor] = set()
+        while self.ahead and len(taken) < len(names):
+            name, step = self.ahead.popleft()
+            self.fetched_for[name] = step
+            taken.add(name)
+
+    def _read_ahead(self) -> None:
+        if self.policy.prefetch_bucket <= 0:
+            return
+        room = min(self.policy.max_live - self.live_elements, self.policy.prefetch_bucket)
+        chosen: list[Tensor] = []
+        elements = 0
+        while self.ahead and elements < room:
+            name, step = self.ahead.popleft()
+            self.fetched_for[name] = max(self.fetched_for.get(name, -1), step)
+            if name not in self.stays and name not in self.live and name not in chosen:
+                chosen.append(name)
+                elements += self.sizes[name]
+        self.gather(chosen)
+
+    def _releasable(self, step: int) -> set[Tensor]:
+        module = set(self.modules[step]) - self.persistent
+        # What was read ahead for a later visit stays, but not for the very next of all modules, which only
+        # a leaf's own backward can be: other modules have one around them that comes between.
+        last = step + self.order[step].leaf
+        names = {name for name in module if self.fetched_for.get(name, -1) <= last}
+        traversed = 0
+        for tensors, total in self._coming(step):
+            if not names or traversed >= self.policy.reuse_distance:
+                break
+            names.difference_update(tensors)
+            traversed += total
+        return names
+
+    def _coming(self, step: int) -> Iterator[tuple[Set[Tensor], int]]:
+        """Modules that come after a visit, by what they own themselves and its elements.
+
+        Where the visit was to a leaf, all that is in them counts, so that what is in a module that is in
+        another counts with both; where it was to no leaf, nothing that is in a leaf does
+        (`__params_to_release` looks into modules by the one that it lets go of).
+        """
+        of_leaf = self.order[step].leaf
+        for later in range(step + 1, len(self.modules)):
+            if of_leaf:
+                for parts in self.order[later].entered:
+                    inside = {name: size for part in parts for name, size in self._of_part(part).items()}
+                    yield inside.keys(), sum(inside.values())
+            if of_leaf or not self.order[later].leaf:
+                yield self.modules[later].keys(), self.totals[later]
