@@ -32,7 +32,7 @@ TIMEOUT = 240
 """Seconds that a run may take."""
 
 NURSERIES = (
-    ("engine.train", "engine.several"),
+    ("engine.train", "engine.several", "engine.swept"),
     ("engine.fsdp_train", "engine.fsdp_several"),
     ("engine.puppet",),
 )

@@ -238,6 +238,14 @@ ROWS = {
         ({"zero_stage": 3, "joined_params": 1e9, "param_bytes_per_param": 2, "dp_degree": 1}, 0),
         ({"zero_stage": 2, "joined_params": 1e9, "param_bytes_per_param": 2, "dp_degree": 8}, 0),
     ],
+    "swept_gradient_bytes": [
+        ({"params": 1e9, "grad_bytes_per_param": 2, "access_count": 6}, 12e9),
+        ({"params": 1e9, "grad_bytes_per_param": 4, "access_count": 3}, 12e9),
+    ],
+    "swept_shard_bytes": [
+        ({"params": 8e9, "bytes_per_param": 46, "dp_degree": 4, "share": 1}, 92e9),
+        ({"params": 8e9, "bytes_per_param": 46, "dp_degree": 4, "share": 0.25}, 23e9),
+    ],
     "view_time": [
         ({"tensor_count": 300, "dp_degree": 1024, "views_per_rank": 2, "view_latency": 2e-6}, 1.2288),
         ({"tensor_count": 300, "dp_degree": 1, "views_per_rank": 2, "view_latency": 2e-6}, 0),

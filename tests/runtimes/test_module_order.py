@@ -3,7 +3,7 @@
 import pytest
 from workload.hugging_face import hf_parameters
 
-from ziplan.runtimes.deepspeed.shards import _in_module_order
+from ziplan.runtimes.deepspeed.shards import in_module_order
 from ziplan.workload.load import load_model
 from ziplan.workload.shapes import shape_config
 
@@ -17,4 +17,4 @@ NORMS_LAST = (
 @pytest.mark.filterwarnings("ignore")  # importing transformers warns of its own deprecations
 @pytest.mark.parametrize("name", [*AS_VISITED, *NORMS_LAST])
 def test_tensors_come_in_the_order_in_which_transformers_makes_them(name):
-    assert list(_in_module_order(load_model(name))) == list(hf_parameters(shape_config(name)).values())
+    assert list(in_module_order(load_model(name))) == list(hf_parameters(shape_config(name)).values())

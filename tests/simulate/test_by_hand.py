@@ -233,7 +233,7 @@ def test_deepspeed_leaves_no_more_than_three_buckets_to_be_reduced():
     gpu = events(simulation, "last micro-step", "gpu_matrix")
     begins = [begin for begin, _, _, name in gpu if name.endswith("backward")]
     assert [b - begins[0] for b in begins[:5]] == [0.0, 12.0, 24.0, 36.0, 48.0]
-    assert begins[5:] == ends[:4] == [9 * 6 + 12 + 300.0 * (n + 1) for n in range(4)]
+    assert begins[5:] == ends[:4] == [9 * 6 + 2 * 12 + 300.0 * (n + 1) for n in range(4)]
 
 
 def test_fsdp_gathers_a_group_when_the_one_two_before_it_begins():

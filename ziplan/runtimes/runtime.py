@@ -127,6 +127,15 @@ class Demand(NamedTuple):
     amount: float
 
 
+def scaled(demands: Iterable[Demand], share: float) -> list[Demand]:
+    """A share of each demand, as work of its own; none where there is nothing of it."""
+    if np.ndim(share) == 0 and share == 0:
+        return []
+    if np.ndim(share) == 0 and share == 1:
+        return list(demands)
+    return [Demand(d.term, d.resource, d.amount * share) for d in demands]
+
+
 ALONE, OF_OTHERS, STAGED = "_alone", "_of_others", "_staged"
 
 

@@ -20,6 +20,8 @@ GRADIENTS_UP: Final = "gradient copy to GPU"
 TO_THE_OPTIMIZER: Final = "gradient copy to optimizer"
 GRADIENT_COPIES: Final = (GRADIENTS_DOWN, GRADIENTS_UP, TO_THE_OPTIMIZER)
 """A rank's own gradients between GPU and host, in the order that a micro-step has them."""
+GRADIENT_PASSES: Final = "gradient passes"
+UPDATE_PASSES: Final = "passes of the update"
 OTHERS_GRADIENTS: Final = "gradient copies of other ranks"
 ACTIVATIONS_DOWN: Final = "activation copy to host"
 ACTIVATIONS_UP: Final = "activation copy to GPU"
@@ -40,6 +42,7 @@ TERMS: Final[Mapping[str, str]] = {
     UPDATED_COPY: "parameters that the host has updated, to the GPU that keeps them, once a step",
     UPDATED_GATHER: "updated parameters, from all ranks to each, once a step (stages 1 and 2)",
     "gradient reduce": "gradients, summed over the ranks",
+    GRADIENT_PASSES: "gradients, through the GPU's own memory: into buckets, averaged, flattened, added up",
     GRADIENTS_DOWN: "gradients, from the GPU to host memory, in a micro-step",
     GRADIENTS_UP: "gradients of earlier micro-steps, from host memory to the GPU, to be added to",
     TO_THE_OPTIMIZER: "gradients, from the GPU to host memory in the optimizer's precision, once a step",
@@ -51,6 +54,7 @@ TERMS: Final[Mapping[str, str]] = {
     ACTIVATIONS_DOWN: "activation checkpoints, from the GPU to host memory, in forward",
     ACTIVATIONS_UP: "activation checkpoints, from host memory to the GPU, in backward",
     "GPU optimizer": "the update of parameters on the GPU",
+    UPDATE_PASSES: "what the GPU updates, and its gradients: flattened, cast, measured, scaled, cast back",
     HOST_NORM: "gradients on the host, read by one thread of each rank for their norm",
     "CPU optimizer": "the update of parameters by the host's processors",
     TEMPORARIES: "host memory that the system hands out anew for tensors that an unfused update makes",

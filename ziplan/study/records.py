@@ -101,7 +101,8 @@ class RuntimeEntry(Entry):
     """The runtime that predicts the run, and the software that ran it.
 
     `version` is the release of DeepSpeed that ran, under Megatron too; where the source states none, the
-    month it was written in; where it is left out, the newest. `overlap_comm` is that key of its config.
+    month it was written in; where it is left out, the newest; PyTorch where there was no DeepSpeed, and a
+    stage that divides nothing stands for it. `overlap_comm` is that key of its config.
     """
 
     name: str = "deepspeed"

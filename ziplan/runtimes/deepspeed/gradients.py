@@ -13,31 +13,36 @@ import numpy as np
 
 from ziplan.laws.law import maximum, where
 from ziplan.runtimes.deepspeed import laws
+from ziplan.runtimes.deepspeed.buckets import order
 from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.swept import swept_once
 from ziplan.runtimes.deepspeed.turns import reductions
-from ziplan.runtimes.runtime import ALONE, COLLECTIVE, OF_OTHERS, Demand, Segment
+from ziplan.runtimes.runtime import ALONE, COLLECTIVE, OF_OTHERS, Demand, Segment, scaled
 from ziplan.runtimes.terms import GRADIENTS_DOWN, GRADIENTS_UP, OTHERS_GRADIENTS, TO_THE_OPTIMIZER
 
 REDUCE = "gradient reduce"
 
 
 class LastGradients(NamedTuple):
-    """What the last micro-step adds: reductions, copies that hold the Python thread, others, and writes."""
+    """What the last micro-step adds: passes through the GPU's memory, reductions, copies that hold the Python
+    thread, others, writes, and what is reduced of all that when backward has ended."""
 
+    swept: tuple[Demand, ...]
     reduced: tuple[Demand, ...]
     held: tuple[Demand, ...]
     copied: tuple[Demand, ...]
     written: Demand
+    tail: tuple[Demand, ...]
 
     @property
     def beside(self) -> tuple[Demand, ...]:
-        """All of it, in order: what runs beside the last backward."""
+        """What is sent and received beside the last backward, in order."""
         return (*self.reduced, *self.held, *self.copied, self.written)
 
     @property
     def segment(self) -> Segment:
         """All of it, as one chain."""
-        return Segment("gradients of the last micro-step", 1.0, (self.beside,))
+        return Segment("gradients of the last micro-step", 1.0, ((*self.swept, *self.beside, *self.tail),))
 
 
 def waits(f: Facts) -> float:
@@ -157,9 +162,12 @@ def last_gradients(f: Facts) -> LastGradients:
     behind its back.
     """
     stage1 = f.reduces_in_backward * where(f.plan.zero_stage < 2, 1.0, 0.0)
-    reduced = _reduced(f, "gradients reduced in the last micro-step (stage 1)", stage1)
+    due, label = order(f).in_the_last, "gradients reduced in the last micro-step (stage 1)"
+    swept, reduced = [swept_once(f, stage1)], _reduced(f, label, stage1)
+    tail = (*scaled(swept, due), *scaled(reduced, due))
+    early = tuple(scaled(swept, 1 - due)), tuple(scaled(reduced, 1 - due))
     if not f.host:
-        return LastGradients(reduced, (), (), Demand("gradient write", f"{f.nvme}.swap_write", 0.0))
+        return LastGradients(*early, (), (), Demand("gradient write", f"{f.nvme}.swap_write", 0.0), tail)
     down, written = _to_the_optimizer(f) * f.reduces_in_backward, 0.0
     if f.nvme:
         written = f.derivation.apply(
@@ -171,10 +179,11 @@ def last_gradients(f: Facts) -> LastGradients:
         )
     held = maximum(f.swaps_optimizer, waits(f))
     return LastGradients(
-        reduced,
+        *early,
         _copies(f, TO_THE_OPTIMIZER, down * held),
         _copies(f, TO_THE_OPTIMIZER, down * (1 - held)),
         Demand("gradient write", f"{f.nvme}.swap_write", written),
+        tail,
     )
 
 
@@ -192,7 +201,7 @@ def _to_the_optimizer(f: Facts) -> float:
 def boundary(f: Facts) -> Segment:
     """Once per step, when the last backward has ended: what is not reduced and brought along beside it."""
     after = 1 - f.reduces_in_backward
-    demands = [*_reduced(f, "gradients reduced once per step, after backward", after)]
+    demands = [swept_once(f, after), *_reduced(f, "gradients reduced once per step, after backward", after)]
     if f.host:
         demands += _copies(f, TO_THE_OPTIMIZER, _to_the_optimizer(f) * after)
     return Segment("gradients out", 1.0, (tuple(demands),))

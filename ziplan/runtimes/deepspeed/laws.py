@@ -163,6 +163,26 @@ def joined_copy_bytes(
     return where((zero_stage >= 3) & (dp_degree > 1), 2 * param_bytes_per_param * joined_params, 0.0)
 
 
+@law(
+    "DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py:reduce_independent_p_g_buckets_and_remove_grads and "
+    "average_tensor; stage3.py:__add_grad_to_ipg_bucket; runtime/engine.py:allreduce_bucket"
+)
+def swept_gradient_bytes(params: Params, grad_bytes_per_param: BytesPerParam, access_count: Count) -> Bytes:
+    """Bytes through the GPU's memory of passes over gradients that are no product's and no update's."""
+    return access_count * grad_bytes_per_param * params
+
+
+@law(
+    "DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py:copy_grads_in_partition, get_grad_norm_direct and step; "
+    "stage3.py:partition_grads and _prepare_fp32_grad_for_sub_group"
+)
+def swept_shard_bytes(
+    params: Params, bytes_per_param: BytesPerParam, dp_degree: Count, share: Ratio
+) -> Bytes:
+    """The same of passes over what one rank owns."""
+    return share * bytes_per_param * params / dp_degree
+
+
 @law("DeepSpeed 0.19.8 runtime/zero/partition_parameters.py:AllGatherCoalescedHandle.wait")
 def view_time(tensor_count: Count, dp_degree: Count, views_per_rank: Count, view_latency: Seconds) -> Seconds:
     """Time in which the Python thread makes views of what each rank has of tensors."""

@@ -30,6 +30,7 @@ from ziplan.runtimes.terms import (
     ACTIVATIONS_DOWN,
     ACTIVATIONS_UP,
     GRADIENT_COPIES,
+    GRADIENT_PASSES,
     OTHERS_GRADIENTS,
     UNPACKED,
 )
@@ -222,6 +223,7 @@ class _Written:
         if not self.bucket:
             return
         share, name = sum(self.bucket) / self.gradients, f"bucket {len(self.reduced)}"
+        self._swept(name, share)
         self._reduced(name, self.parts, REDUCE, share)
         self._copied(name, self.parts, share)
         if self.boundary is not None and self.f.reduces_in_backward:
@@ -238,6 +240,15 @@ class _Written:
         left = self.reduced if self.in_turn else self.reduced[: -REDUCES_UNDER_WAY - 1]
         self.waits += left[-1:]
         self.bucket = []
+
+    def _swept(self, name: str, share: float) -> None:
+        """Passes over a bucket's gradients, in turn with what the GPU computes and before the reduction."""
+        memory, boundary = f"{self.f.gpu}.read", self.boundary if self.f.reduces_in_backward else None
+        for parts in (self.parts, boundary):
+            amount = parts.of(GRADIENT_PASSES, memory, share) if parts is not None else 0.0
+            if amount:
+                self.before = self.works.add(name, GRADIENT_PASSES, memory, amount, (self.before,))
+                self.ready = self.before
 
     def _reduced(self, name: str, parts: Parts, term: str, share: float) -> tuple[int, ...]:
         """A piece of work on the stream that reduces, where there is any."""

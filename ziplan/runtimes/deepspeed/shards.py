@@ -116,7 +116,8 @@ def sub_group_count(model: Model, dp_degree: float, sub_group_params: float) -> 
     return each(lambda dp, size: float(len(sub_groups(model, dp, size)) or 1), dp_degree, sub_group_params)
 
 
-def _in_module_order(model: Model) -> Iterator[int]:
+def in_module_order(model: Model) -> Iterator[int]:
+    """Elements of each tensor that is trained, in the order of the modules."""
     as_visited = model.family in AS_VISITED
     for section in model.sections:
         layers = section.layers if as_visited or not section.block else map(_as_registered, section.layers)
@@ -147,7 +148,7 @@ def _as_registered(layer: Layer) -> list[Operator]:
 def sub_groups(model: Model, dp_degree: float, sub_group_params: float) -> tuple[float, ...]:
     """Elements of each sub-group of one rank."""
     groups, group = [], 0
-    for elements in _in_module_order(model):
+    for elements in in_module_order(model):
         group += -(-elements // int(dp_degree))
         if group >= sub_group_params:
             groups.append(float(group))
@@ -184,7 +185,7 @@ def reached_by_rank(model: Model, dp_degree: float, dealt_out: bool) -> tuple[El
     Partitions are equal stretches of all that is trained, in the order of the modules; `dealt_out`: of the
     tensors as `round_robin_gradients` deals them out to the ranks, one after the other.
     """
-    sizes, ranks = np.fromiter(_in_module_order(model), dtype=np.int64), int(dp_degree)
+    sizes, ranks = np.fromiter(in_module_order(model), dtype=np.int64), int(dp_degree)
     if dealt_out:
         sizes = sizes[np.argsort(np.arange(sizes.size) % ranks, kind="stable")]
     partition = PARTITION_ALIGNMENT * max(1, -(-int(sizes.sum()) // (PARTITION_ALIGNMENT * ranks)))

@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import ADAM_BYTES
 from ziplan.laws.law import Derivation, maximum, where
@@ -24,6 +22,7 @@ from ziplan.laws.memory import activation_bytes
 from ziplan.plan import Plan
 from ziplan.runtimes import terms
 from ziplan.runtimes.deepspeed import laws
+from ziplan.runtimes.deepspeed.buckets import order
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.gradients import (
     LastGradients,
@@ -37,10 +36,12 @@ from ziplan.runtimes.deepspeed.hooks import hooks
 from ziplan.runtimes.deepspeed.knobs import played
 from ziplan.runtimes.deepspeed.returned import copies_back, memory_of_casts
 from ziplan.runtimes.deepspeed.shards import swapped_in
+from ziplan.runtimes.deepspeed.swept import beside_the_update, swept_each_time
 from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
 from ziplan.runtimes.deepspeed.turns import between_nodes, kept_gathers
-from ziplan.runtimes.runtime import COLLECTIVE, Demand, Segment
+from ziplan.runtimes.runtime import COLLECTIVE, Demand, Segment, scaled
 from ziplan.runtimes.shared.compute import gpu_work
+from ziplan.runtimes.shared.facts import UNFUSED_ACCESSES
 from ziplan.runtimes.shared.launches import launches
 from ziplan.workload.training import Workload
 
@@ -63,13 +64,25 @@ def program(
     return (*_micro_steps(plan, step), step.boundary, step.optimizer, step.afterwards)
 
 
+class MicroStep(NamedTuple):
+    """What a micro-step is made of: what comes first, what the GPU does, what runs beside it.
+
+    `lead` is what of the GPU's work is done before anything is reduced, `tail` what is reduced when all of it
+    is done.
+    """
+
+    blocking: tuple[Demand, ...]
+    lead: tuple[Demand, ...]
+    compute: tuple[Demand, ...]
+    beside: tuple[Demand, ...]
+    tail: tuple[Demand, ...]
+
+
 class StepParts(NamedTuple):
     """What a step is made of, by when it is due; `at_the_last` comes beside the last backward."""
 
-    blocking: tuple[Demand, ...]
-    compute: tuple[Demand, ...]
+    each: MicroStep
     python: tuple[Demand, ...]
-    beside: tuple[Demand, ...]
     at_the_last: LastGradients
     boundary: Segment
     optimizer: Segment
@@ -83,12 +96,9 @@ class StepParts(NamedTuple):
 
 def parts_of(f: Facts) -> StepParts:
     """The parts of a step."""
-    blocking, compute, beside = _in_a_micro_step(f)
     return StepParts(
-        blocking,
-        compute,
+        _in_a_micro_step(f),
         (hooks(f), launches(f)),
-        beside,
         last_gradients(f),
         boundary(f),
         _optimizer_step(f),
@@ -98,23 +108,29 @@ def parts_of(f: Facts) -> StepParts:
 
 def _micro_steps(plan: Plan, step: StepParts) -> tuple[Segment, ...]:
     """All micro-steps but the last, and the last one."""
-    last = step.at_the_last
+    last, each = step.at_the_last, step.each
+    tail = (*each.tail, *last.tail)
     chains = (
-        (*step.blocking, *step.compute, *last.held),
-        (*step.python, *last.held),
-        (*step.blocking, *step.beside, *last.beside),
+        (*each.blocking, *each.lead, *each.compute, *last.swept, *last.held, *tail),
+        (*step.python, *last.held, *tail),
+        (*each.blocking, *each.lead, *each.beside, *last.swept, *last.beside, *tail),
     )
     before = _micro_step(plan.accumulation_steps - 1, step)
     return (before, Segment("micro-step", 1.0, chains))
 
 
 def _micro_step(repeats: float, step: StepParts) -> Segment:
-    chains = ((*step.blocking, *step.compute), (*step.blocking, *step.beside), step.python)
+    each = step.each
+    chains = (
+        (*each.blocking, *each.lead, *each.compute, *each.tail),
+        (*each.blocking, *each.lead, *each.beside, *each.tail),
+        (*step.python, *each.tail),
+    )
     return Segment("micro-step", repeats, chains)
 
 
-def _in_a_micro_step(f: Facts) -> tuple[tuple[Demand, ...], tuple[Demand, ...], tuple[Demand, ...]]:
-    """What comes before the computation, the computation, and what runs beside it."""
+def _in_a_micro_step(f: Facts) -> MicroStep:
+    """A micro-step by what waits for what."""
     apply, plan, model = f.derivation.apply, f.plan, f.workload.model
     fetched = played(model, plan, f.knobs, lambda fetches, _: fetches.elements)
     missed = played(model, plan, f.knobs, lambda fetches, _: fetches.on_demand)
@@ -127,6 +143,10 @@ def _in_a_micro_step(f: Facts) -> tuple[tuple[Demand, ...], tuple[Demand, ...], 
         param_bytes_per_param=f.element,
         dp_degree=plan.dp_degree,
     )
+    reduced, due = reduced_each_time(f), order(f)
+    passes = [swept_each_time(f)]
+    # Stage 3 gathers on another stream than the one that makes them.
+    swept, in_stage3 = scaled(passes, 1 - f.stage3), scaled(passes, f.stage3)
     kinds = (
         (
             [
@@ -136,13 +156,21 @@ def _in_a_micro_step(f: Facts) -> tuple[tuple[Demand, ...], tuple[Demand, ...], 
             1 - ahead * (1 - between_nodes(f)),
         ),
         (_parameter_loads(f, fetched), 1 - ahead),
-        (reduced_each_time(f), maximum(waits(f), between_nodes(f))),
+        (scaled(reduced, 1 - due.in_the_last), maximum(waits(f), between_nodes(f))),
         (copied_each_time(f), waits(f)),
         (_checkpoint_copies(f), f.traits.checkpoints_wait),
     )
-    blocking = [demand for demands, waits in kinds for demand in _scaled(demands, waits)]
-    beside = [demand for demands, waits in kinds for demand in _scaled(demands, 1 - waits)]
-    return tuple(blocking), (*gpu_work(f), _unpacked(f)), tuple(beside)
+    blocking = [demand for demands, waits in kinds for demand in scaled(demands, waits)]
+    beside = [demand for demands, waits in kinds for demand in scaled(demands, 1 - waits)]
+    computed = (*gpu_work(f), _unpacked(f))
+    swept_beside = scaled(swept, 1 - due.in_the_last)
+    return MicroStep(
+        tuple(blocking),
+        tuple(scaled(computed, due.before_the_first)),
+        (*scaled(computed, 1 - due.before_the_first), *swept_beside, *in_stage3),
+        (*swept_beside, *beside),
+        (*scaled(swept, due.in_the_last), *scaled(reduced, due.in_the_last)),
+    )
 
 
 def _calls(fetched: Fetches, dp_degree: float) -> float:
@@ -168,12 +196,6 @@ def _ahead(f: Facts, fetched: float, missed: float) -> float:
     foreseen = 1 - missed / maximum(fetched, 1.0)
     asked = where(f.plan.prefetch_depth > 0, foreseen, 0.0) * (1 - on_nvme)
     return (1 - f.traits.collectives_wait) * (asked + f.traits.reads_ahead_of_nvme * on_nvme)
-
-
-def _scaled(demands: Sequence[Demand], share: float) -> list[Demand]:
-    if np.ndim(share) == 0 and share == 0:
-        return []
-    return [Demand(d.term, d.resource, d.amount * share) for d in demands]
 
 
 def _parameter_loads(f: Facts, fetched: float) -> list[Demand]:
@@ -222,21 +244,28 @@ def _checkpoint_copies(f: Facts) -> list[Demand]:
 
 def _optimizer_step(f: Facts) -> Segment:
     apply, plan = f.derivation.apply, f.plan
-    on_gpu = apply(
-        laws.host_link_bytes,
-        "optimizer state that the GPU updates in HBM",
-        params=f.trained,
-        bytes_per_param=f.optimizer_bytes("update on the GPU", f.master, f.master + f.gpu_moments),
-        dp_degree=where(plan.zero_stage >= 1, plan.dp_degree, 1.0),
-        share=f.optimizer_on(f.gpu),
+    updated, passed = (
+        apply(
+            laws.swept_shard_bytes,
+            label,
+            params=f.trained,
+            bytes_per_param=bytes_per_param,
+            dp_degree=where(plan.zero_stage >= 1, plan.dp_degree, 1.0),
+            share=f.optimizer_on(f.gpu),
+        )
+        for label, bytes_per_param in (
+            ("optimizer state that the GPU updates in HBM", _updated_on_the_gpu(f)),
+            ("what the GPU makes of gradients and of what it updated", beside_the_update(f)),
+        )
     )
-    gpu = Demand("GPU optimizer", f"{f.gpu}.read", on_gpu)
+    memory = f"{f.gpu}.read"
+    gpu = (Demand("GPU optimizer", memory, updated), Demand(terms.UPDATE_PASSES, memory, passed))
     # Host memory limits the update: one that moves fewer bytes than Adam's counts as fewer parameters.
     pace = f.host_pass / ADAM_BYTES
-    updated = pace * f.optimizer_share_off_gpu * f.trained / plan.dp_degree * f.ranks
-    cpu = Demand("CPU optimizer", "cpu_optimizer", updated)
+    on_host = pace * f.optimizer_share_off_gpu * f.trained / plan.dp_degree * f.ranks
+    cpu = Demand("CPU optimizer", "cpu_optimizer", on_host)
     if not f.nvme:
-        return Segment("optimizer step", 1.0, ((gpu, cpu), *_copies_by_tile(f)))
+        return Segment("optimizer step", 1.0, ((*gpu, cpu), *_copies_by_tile(f)))
     swaps = _optimizer_swaps(f)
     pipelined = f.pipelined
     serial = Demand(cpu.term, cpu.resource, cpu.amount * (1 - pipelined))
@@ -244,8 +273,16 @@ def _optimizer_step(f: Facts) -> Segment:
     lines: tuple[tuple[Demand, ...], ...] = (tuple(swaps),)
     if f.traits.swaps_both_ways and pipelined:
         lines = tuple((swap,) for swap in swaps)
-    chains = ((gpu, serial, *line) for line in (*lines, (beside,)))
+    chains = ((*gpu, serial, *line) for line in (*lines, (beside,)))
     return Segment("optimizer step", 1.0, (*chains, *_copies_by_tile(f)))
+
+
+def _updated_on_the_gpu(f: Facts) -> float:
+    """Bytes per parameter of the update in HBM."""
+    optimizer = f.workload.training.optimizer
+    if optimizer.kind == "adamw" and optimizer.fused is False:
+        return UNFUSED_ACCESSES * f.master
+    return f.optimizer_bytes("update on the GPU", f.master, f.master + f.gpu_moments)
 
 
 def _copies_by_tile(f: Facts) -> tuple[tuple[Demand, ...], ...]:

@@ -19,6 +19,9 @@ MONTH = re.compile(r"20\d\d-(0[1-9]|1[0-2])")
 PAPER_ENGINE = "arXiv:2104.07857"
 """The engine that the ZeRO-Infinity paper measured, which no release is."""
 
+PYTORCH = "PyTorch"
+"""No DeepSpeed at all: modules and an optimizer of PyTorch, for which a stage that divides nothing stands."""
+
 
 RELEASED = {
     "0.3.13": "2021-03",
@@ -30,6 +33,7 @@ RELEASED = {
     "0.12.4": "2023-12",
     "0.13.2": "2024-02",
     "0.14.1": "2024-04",
+    "0.14.2": "2024-04",
     "0.15.2": "2024-10",
     "0.17.0": "2025-06",
     "0.18.0": "2025-10",
@@ -125,6 +129,18 @@ WINDOWS: dict[str, Window] = {
         "the rank that owns it; of 0.12.4 all-reduces the bucket, of which a rank keeps its part "
         "(`use_multi_rank_bucket_allreduce`, https://github.com/deepspeedai/DeepSpeed/pull/4695)",
     ),
+    "sums_for_overflow": Window(
+        None,
+        "0.14.2",
+        "runtime/zero/stage_1_and_2.py:_has_inf_or_nan of 0.3.10 to 0.12.6 sums gradients in fp32",
+    ),
+    "masks_for_overflow": Window(
+        "0.14.2",
+        "0.19.8",
+        "runtime/zero/stage_1_and_2.py:_has_inf_or_nan of 0.14.2 to 0.19.0 makes masks of what is infinite "
+        "and what is no number; runtime/utils.py:has_inf_or_nan of 0.19.8 looks for extremes",
+    ),
+    "passes_gradients": Window(None, None, "every release has buckets, and steps copies of what computes"),
     "always_accumulates": Window(
         "0.6.0",
         None,
@@ -238,6 +254,12 @@ class Traits(NamedTuple):
     """Updated parameters go to the GPU beside the CPU optimizer, below stage 3."""
     reduces_to_all: float
     """Below stage 3 gradients are all-reduced, though a rank keeps only its part."""
+    sums_for_overflow: float
+    """Gradients are summed in fp32 to find what is infinite or no number."""
+    masks_for_overflow: float
+    """Masks of such elements are made for that."""
+    passes_gradients: float
+    """Gradients go through buckets, and the optimizer's precision is cast to and from (not in PyTorch's)."""
     always_accumulates: float
     """Stage 3 has a buffer of gradients off the GPU even where none are accumulated."""
     accumulates_once_more: float
@@ -270,10 +292,12 @@ class Traits(NamedTuple):
 
 @lru_cache(maxsize=64)
 def traits_of(version: str) -> Traits:
-    """The traits of a release ("0.5.9"), of the newest in a month ("2023-05"), or of the paper's engine.
+    """The traits of a release ("0.5.9"), of the newest in a month ("2023-05"), or of what is none.
 
-    ValueError on anything else.
+    That is the paper's engine or PyTorch alone. ValueError on anything else.
     """
+    if version == PYTORCH:
+        return NEWEST._replace(passes_gradients=0.0)
     if version == PAPER_ENGINE:
         of_its_time = parsed("0.3.13")
         has = {
@@ -298,7 +322,8 @@ def parsed(version: str) -> tuple[int, ...]:
         numbers = ()
     if len(numbers) != 3:
         raise ValueError(
-            f"{version!r} is no release such as 0.9.2, no month such as 2023-05, nor {PAPER_ENGINE}"
+            f"{version!r} is no release such as 0.9.2, no month such as 2023-05, nor {PAPER_ENGINE} or "
+            f"{PYTORCH}"
         )
     return numbers
 

@@ -10,15 +10,8 @@ from ziplan.runtimes.fsdp.groups import Groups, groups
 from ziplan.runtimes.fsdp.optimizers import OPTIMIZERS
 from ziplan.runtimes.runtime import total
 from ziplan.runtimes.shared import facts as shared
-from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES, READ_AND_WRITTEN
+from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES, READ_AND_WRITTEN, UNFUSED_ACCESSES
 from ziplan.runtimes.shared.fresh import UNMAPPED_FROM
-
-UNFUSED_ACCESSES = 21.0
-"""Elements that an AdamW of single operators reads and writes for each parameter.
-
-`torch/optim/adamw.py:_single_tensor_adamw` of 2.13: decay 2, first moment 3, second 2 and 4, root 2, divided
-2, epsilon 2, the update 4; what is emitted has one kernel, which takes 7.
-"""
 
 
 @dataclass(frozen=True)

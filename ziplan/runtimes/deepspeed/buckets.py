@@ -1,0 +1,61 @@
+"""When gradients are reduced while backward runs: a bucket at a time, and the last one when it has ended.
+
+Below stage 3 buckets fill up in the order in which backward makes gradients, and one is reduced when the
+next tensor does not fit (`stage_1_and_2.py:reduce_independent_p_g_buckets_and_remove_grads`); what is in the
+last one is reduced by `independent_gradient_partition_epilogue`, beside which nothing computes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from ziplan.laws.law import where
+from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.knobs import each
+from ziplan.runtimes.deepspeed.shards import in_module_order
+from ziplan.workload.model import Model
+
+
+class Order(NamedTuple):
+    """Shares: of a micro-step's work before the first bucket is full, of gradients in the last bucket.
+
+    Both are 0 where nothing is reduced beside backward.
+    """
+
+    before_the_first: float
+    in_the_last: float
+
+
+@lru_cache(maxsize=256)
+def filled(model: Model, bucket_params: float) -> tuple[float, float]:
+    """Share of the trained elements that are in the first bucket, and in the last, of those so large."""
+    buckets = [0]
+    for elements in reversed(tuple(in_module_order(model))):
+        if buckets[-1] and buckets[-1] + elements > bucket_params:
+            buckets.append(0)
+        buckets[-1] += elements
+    trained = max(1, sum(buckets))
+    return buckets[0] / trained, buckets[-1] / trained
+
+
+def order(f: Facts) -> Order:
+    """Of stages 1 and 2 where they reduce beside backward."""
+    model, stage = f.workload.model, f.plan.zero_stage
+    beside = where((stage >= 1) & (stage < 3), 1 - f.copies_in_turn, 0.0)
+    first, last = (
+        each(lambda bucket, end=end: filled(model, bucket)[end], f.knobs.reduce_bucket) for end in (0, 1)
+    )
+    forward = _forward(f)
+    return Order(beside * (forward + (1 - forward) * first), beside * last)
+
+
+def _forward(f: Facts) -> float:
+    """Share of a micro-step's products with matrices that is forward's."""
+    model, reached = f.workload.model, f.by_reach(lambda swept: swept.layers)
+    forward = float(model.matmul_params)
+    again = f.full * reached * float(model.block_matmul_params)
+    backward = f.by_reach(lambda swept: swept.input_gradients) + f.by_reach(
+        lambda swept: swept.weight_gradients
+    )
+    return forward / (forward + again + backward)

@@ -1,0 +1,143 @@
+"""Passes over gradients and states in the GPU's own memory, that neither layers nor the update make.
+
+Gradients are moved into a bucket, averaged, flattened and moved out again; a rank's part of them is then
+flattened, cast, measured, unscaled, and what is updated is cast back. Counted from what PyTorch dispatches in
+DeepSpeed 0.19.8's engine, kernel by kernel; what earlier releases do otherwise is in `traits`.
+"""
+
+from __future__ import annotations
+
+from ziplan.laws.law import maximum, where
+from ziplan.runtimes.deepspeed import laws
+from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.runtime import Demand
+from ziplan.runtimes.shared.facts import READ_AND_WRITTEN
+from ziplan.runtimes.terms import GRADIENT_PASSES
+
+ALL_REDUCED = 3.0
+"""Passes of stage 0: flattened, averaged, and copied back to each gradient (`engine.py:allreduce_bucket`)."""
+
+IN_A_BUCKET = 2.0
+"""Passes of stages 1 to 3: into the bucket and averaged there (`stage_1_and_2.py:average_tensor`,
+`coalesced_collectives.py:reduce_scatter_coalesced`)."""
+
+ADDED = 3.0
+"""Accesses of a gradient that is added to an earlier one: both are read, the sum is written."""
+
+NORM_BYTES = 16.0
+"""Bytes of the fp64 copy that a norm is computed from, written and read (`get_grad_norm_direct`)."""
+
+SUMMED, MASKED, EXTREMES = 8.0, 34.0, 2.0
+"""Bytes that looking for an overflow moves beside the gradient itself: written and read in fp32, and summed;
+with masks of what is infinite and of what is no number (`_has_inf_or_nan`). Or how often the gradient is read
+where only its extremes are looked for (`has_inf_or_nan`)."""
+
+
+def swept_each_time(f: Facts) -> Demand:
+    """What a micro-step passes through: gradients that are reduced in it or added to earlier ones."""
+    share = where(f.plan.zero_stage >= 2, 1.0, 0.0)
+    return Demand(GRADIENT_PASSES, f"{f.gpu}.read", _reduced(f, share) + _added(f))
+
+
+def swept_once(f: Facts, share: float) -> Demand:
+    """What is passed through once a step below stage 2, a share of it."""
+    once = where(f.plan.zero_stage < 2, share, 0.0)
+    return Demand(GRADIENT_PASSES, f"{f.gpu}.read", _reduced(f, once))
+
+
+def _reduced(f: Facts, share: float) -> float:
+    """Bytes of gradients on their way through the buckets, and of a rank's own out of them."""
+    return f.traits.passes_gradients * (_whole(f, share) + _own(f, share))
+
+
+def _whole(f: Facts, share: float) -> float:
+    in_stage3 = where(f.plan.zero_stage >= 3, 1.0, 0.0)
+    flattened = in_stage3 + (1 - in_stage3) * _reduces_flat(f)
+    passes = where(f.plan.zero_stage < 1, ALL_REDUCED, IN_A_BUCKET + flattened)
+    return f.derivation.apply(
+        laws.swept_gradient_bytes,
+        "gradients through the buckets that they are reduced in",
+        params=f.trained,
+        grad_bytes_per_param=f.element,
+        access_count=READ_AND_WRITTEN * passes * share,
+    )
+
+
+def _reduces_flat(f: Facts) -> float:
+    """1 where stages 1 and 2 flatten what they all-reduce, and copy a rank's own back from there."""
+    if f.stated is None:
+        return f.traits.reduces_to_all
+    return float(f.stated.reduce_scatter and f.stated.use_multi_rank_bucket_allreduce)
+
+
+def _own(f: Facts, share: float) -> float:
+    """A rank's own part: back into its bucket, and from there to where it is kept or measured."""
+    stage = f.plan.zero_stage
+    below = where((stage >= 1) & (stage < 3), 1.0, 0.0)
+    back = below * _reduces_flat(f)
+    off = f.optimizer_off_gpu * where(stage >= 1, 1.0, 0.0)
+    kept = where(stage >= 3, 1.0, 0.0) + below * (1 - off) * _reached(f) * f.plan.dp_degree / maximum(
+        f.trained, 1.0
+    )
+    return f.derivation.apply(
+        laws.swept_shard_bytes,
+        "a rank's own gradients, out of the buckets",
+        params=f.trained,
+        bytes_per_param=READ_AND_WRITTEN * f.element * (back + kept) + off * (_measured(f) + _cast(f)),
+        dp_degree=f.plan.dp_degree,
+        share=share,
+    )
+
+
+def _reached(f: Facts) -> float:
+    """Elements of the tensors that the rank with the most owns parts of, on the GPU as in `gpu.py`."""
+    return f.reached("rank", f.stated is not None and f.stated.round_robin_gradients)
+
+
+def _added(f: Facts) -> float:
+    """Gradients added to those of earlier micro-steps, on average over all: by autograd below stage 2."""
+    stage, steps = f.plan.zero_stage, f.plan.accumulation_steps
+    share = (steps - 1) / steps * where((stage >= 2), 1 - f.optimizer_off_gpu, 1.0)
+    held = where(stage >= 3, f.trained / f.plan.dp_degree, where(stage >= 2, _reached(f), f.trained))
+    return f.derivation.apply(
+        laws.swept_gradient_bytes,
+        "gradients added to those of earlier micro-steps",
+        params=held,
+        grad_bytes_per_param=f.element,
+        access_count=ADDED * share,
+    )
+
+
+def beside_the_update(f: Facts) -> float:
+    """Bytes per parameter, on the GPU, of a step's passes before and after the update itself."""
+    stage = f.plan.zero_stage
+    cast_back = f.master + f.element
+    part = READ_AND_WRITTEN * f.element + _cast(f) + _measured(f) + _unscaled(f) + cast_back
+    # Stage 0 flattens in the optimizer's precision, and takes the norm of that as it is.
+    whole = _cast(f) + (READ_AND_WRITTEN + 1) * f.master + _checked(f) + _unscaled(f) + cast_back
+    copies = where(f.gpu_master > 0, 1.0, 0.0)
+    return f.traits.passes_gradients * copies * where(stage >= 1, part, whole)
+
+
+def _cast(f: Facts) -> float:
+    """From the precision that computes to the optimizer's."""
+    return 0.0 if f.master == f.element else f.element + f.master
+
+
+def _unscaled(f: Facts) -> float:
+    """Scaled in place, but where there is neither a scale nor a largest norm (`unscale_and_clip_grads`)."""
+    clipped = f.stated is None or f.stated.gradient_clipping > 0
+    return READ_AND_WRITTEN * f.master if clipped or f.workload.precision == "fp16" else 0.0
+
+
+def _measured(f: Facts) -> float:
+    """The norm of what a rank owns, and a look for overflows: below stage 3 whatever the precision."""
+    in_fp16 = 1.0 if f.workload.precision == "fp16" else 0.0
+    checked = where(f.plan.zero_stage >= 3, in_fp16, 1.0) * _checked(f)
+    return f.element + NORM_BYTES + checked
+
+
+def _checked(f: Facts) -> float:
+    extremes = 1 - f.traits.sums_for_overflow - f.traits.masks_for_overflow
+    more = f.traits.sums_for_overflow * SUMMED + f.traits.masks_for_overflow * MASKED
+    return f.element * (1 - extremes) + more + extremes * EXTREMES * f.element
