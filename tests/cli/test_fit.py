@@ -332,6 +332,16 @@ def test_wrong_input_is_told_with_its_remedy(arguments, said, capsys):
     assert said in ran.err
 
 
+@pytest.mark.parametrize("runtime", ["deepspeed", "fsdp", "megatron"])
+def test_a_gpu_whose_memory_has_no_rate_is_answered_but_for_the_time(runtime, capsys):
+    lacking = ("--set", "gpu.memory.bandwidth=null", "--micro-batch-size", "1")
+    ran = ziplan(capsys, *FIT, "--runtime", runtime, *lacking, "--json")
+    told = json.loads(ran.out)
+    assert (ran.code, told["verdict"], told["estimate"]["step_time_s"]) == (3, "unknown", None)
+    assert "hbm" in told["memory"]
+    assert "tiers.hbm.read_bandwidth" in ran.out
+
+
 def test_all_inputs_are_looked_at_before_giving_up(capsys):
     ran = ziplan(capsys, "fit", "lama-3.1-8b", "dgx-a100-80", "--runtime", "none", "--set", "nodes")
     assert ran.code == 2

@@ -68,7 +68,7 @@ def machine(nodes=1, **more) -> Cluster:
 def products_alone(nodes=1, **more) -> Cluster:
     """The same with a GPU whose memory takes no time: what is no product takes none."""
     box = machine(nodes, **more)
-    memory = box.node.tiers["hbm"].model_copy(update={"read_bandwidth": None})
+    memory = box.node.tiers["hbm"].model_copy(update={"read_bandwidth": 1e30})
     return replace(box, node=box.node.model_copy(update={"tiers": {**box.node.tiers, "hbm": memory}}))
 
 

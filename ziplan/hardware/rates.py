@@ -193,10 +193,12 @@ def tier_rate(name: str, tier: Tier, direction: str) -> Rate:
     stated = tier.read_bandwidth if direction == "read" else tier.write_bandwidth
     if stated is not None:
         return Rate(stated)
-    if tier.medium != "nvme":
+    if tier.medium == "dram":
+        # What crosses a link is no faster than the link.
         return Rate(tier.read_bandwidth if tier.read_bandwidth is not None else UNLIMITED)
     if direction == "write" and tier.read_bandwidth is not None:
-        source = "no sustained write rate is known for the drive: taken as its read rate, an upper bound"
+        what = "drive" if tier.medium == "nvme" else "memory"
+        source = f"no sustained write rate is known for the {what}: taken as its read rate, an upper bound"
         rate = tier.read_bandwidth
         return taken(f"tiers.{name}.write_bandwidth", rate, "B/s", source, None, rate)
     return Rate(UNKNOWN, missing=f"tiers.{name}.{direction}_bandwidth")

@@ -10,7 +10,6 @@ from ziplan.hardware.rates import (
     IDLE,
     MATRIX,
     UNKNOWN,
-    UNLIMITED,
     matrix_rate,
     tier_rate,
 )
@@ -223,7 +222,7 @@ def _weights(f: Facts, flops: float, idle: float) -> float:
     node, model = f.cluster.node, f.workload.model
     rate = matrix_rate(node, f.workload.precision).value
     memory = tier_rate(f.gpu, node.tiers[f.gpu], "read").value
-    if rate == UNKNOWN or memory == UNLIMITED or not model.matmul_params:
+    if UNKNOWN in (rate, memory) or not model.matmul_params:
         return 0.0
     # All experts are read, however few of them a token is sent to.
     passes = flops / (SWEEP * f.tokens * model.matmul_params)
