@@ -94,3 +94,22 @@ def test_what_stays_gathered_is_brought_up_to_date_tensor_by_tensor():
     passes = [d.amount for d in last.values() if (d.term, d.resource) == (UPDATED_GATHER, COLLECTIVE)]
     assert sum(passes) == 24 * 4 + 2
     assert answer.terms[UPDATED_GATHER] > 0
+
+
+def test_keys_that_a_run_s_config_had_win_over_what_follows_from_the_plan():
+    """Smaller buckets are more sums; what may not live from one use to the next is gathered again."""
+    plain = sums(told(TWO, Released("0.6.2")))
+    zero = {"reduce_bucket_size": 1e7, "stage3_max_live_parameters": 1e6, "stage3_max_reuse_distance": 0.0}
+    said = sums(told(TWO, Released("0.6.2", None, zero)))
+    assert said["gradient reduce"] > plain["gradient reduce"]
+    assert said["gather"] > plain["gather"]
+
+
+def sums(answer):
+    """Ways around the ring of a step, by term."""
+    found = {}
+    for segment in answer.segments:
+        for demand in {id(d): d for chain in segment.chains for d in chain}.values():
+            if demand.resource == COLLECTIVE:
+                found[demand.term] = found.get(demand.term, 0.0) + segment.repeats * demand.amount
+    return found

@@ -97,17 +97,28 @@ class TrainingEntry(Entry):
     expandable_segments: bool = False
 
 
+class ZeroEntry(Entry):
+    """Keys of `zero_optimization` that a run's config had, in elements; others follow from the plan."""
+
+    stage3_prefetch_bucket_size: float | None = Field(default=None, ge=0)
+    stage3_max_live_parameters: float | None = Field(default=None, ge=0)
+    stage3_max_reuse_distance: float | None = Field(default=None, ge=0)
+    stage3_param_persistence_threshold: float | None = Field(default=None, ge=0)
+    reduce_bucket_size: float | None = Field(default=None, gt=0)
+
+
 class RuntimeEntry(Entry):
     """The runtime that predicts the run, and the software that ran it.
 
     `version` is the release of DeepSpeed that ran, under Megatron too; where the source states none, the
     month it was written in; where it is left out, the newest; PyTorch where there was no DeepSpeed, and a
-    stage that divides nothing stands for it. `overlap_comm` is that key of its config.
+    stage that divides nothing stands for it. `overlap_comm` is that key of its config, `zero` others.
     """
 
     name: str = "deepspeed"
     version: str = ""
     overlap_comm: bool | None = None
+    zero: ZeroEntry | None = None
     published: str = ""
 
 

@@ -216,7 +216,10 @@ def _unpredicted(run: Listed, reason: str) -> Unpredicted:
     )
 
 
-RELEASED: Mapping[str, Callable[[str, bool | None], Runtime]] = {"deepspeed": DeepSpeed, "megatron": Megatron}
+RELEASED: Mapping[str, Callable[[str, bool | None, Mapping[str, float] | None], Runtime]] = {
+    "deepspeed": DeepSpeed,
+    "megatron": Megatron,
+}
 """Runtimes that a release of DeepSpeed makes a difference to."""
 
 
@@ -235,7 +238,9 @@ def runtime_of(record: Record) -> Runtime:
         message = f"runtime.version: only releases of DeepSpeed differ here, {name} has one"
         raise BadInput(record.problem(message, "runtime", "version"))
     try:
-        return RELEASED[name](version, record.entry.runtime.overlap_comm)
+        said = record.entry.runtime.zero
+        zero = said.model_dump(exclude_none=True) if said is not None else None
+        return RELEASED[name](version, record.entry.runtime.overlap_comm, zero)
     except ValueError as error:
         raise BadInput(record.problem(f"runtime.version: {error}", "runtime", "version")) from None
 

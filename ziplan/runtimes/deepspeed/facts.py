@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ziplan.laws.law import where
-from ziplan.runtimes.deepspeed.knobs import Knobs, each, knobs, on_medium, stated_knobs
+from ziplan.runtimes.deepspeed.knobs import KEYS, Knobs, each, knobs, on_medium, stated_knobs
 from ziplan.runtimes.deepspeed.optimizers import OPTIMIZERS, Supported
 from ziplan.runtimes.deepspeed.shards import (
     Shards,
@@ -36,12 +37,13 @@ class Facts(shared.Facts):
     """A plan on a machine, in DeepSpeed's terms; its devices "cpu" and "nvme" are the DRAM and NVMe tiers.
 
     `stated` are the settings of a config that exists; None where they follow from the plan. `traits` are
-    those of the release, `overlap_comm` what a run said of it.
+    those of the release, `overlap_comm` what a run said of it, `zero` what it said of other keys (`KEYS`).
     """
 
     stated: Settings | None = None
     traits: Traits = NEWEST
     overlap_comm: bool | None = None
+    zero: Mapping[str, float] | None = None
 
     @cached_property
     def knobs(self) -> Knobs:
@@ -56,7 +58,8 @@ class Facts(shared.Facts):
             found = found._replace(leaves=())
         if stated is None and self.traits.loads_three_times:
             found = found._replace(reuse_distance=0.0)
-        return found._replace(reentrant=self.reentrant)
+        said: dict[str, Any] = {KEYS[key]: value for key, value in (self.zero or {}).items()}
+        return found._replace(reentrant=self.reentrant, **said)
 
     @cached_property
     def param_buffer(self) -> float:

@@ -62,6 +62,16 @@ class Knobs(NamedTuple):
     """Classes of modules that are fetched whole."""
 
 
+KEYS = {
+    "stage3_prefetch_bucket_size": "prefetch_bucket",
+    "stage3_max_live_parameters": "max_live",
+    "stage3_max_reuse_distance": "reuse_distance",
+    "stage3_param_persistence_threshold": "persistence",
+    "reduce_bucket_size": "reduce_bucket",
+}
+"""Keys of `zero_optimization`, and what each of them sets."""
+
+
 def on_medium(fractions: Any, tier: str | None) -> float:
     """The fraction that a placement puts on a tier; 0 where the machine has no such tier."""
     return fractions.get(tier, 0.0) if tier else 0.0

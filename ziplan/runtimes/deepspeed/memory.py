@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ziplan.hardware.cluster import Cluster
@@ -28,12 +29,13 @@ def ledger(
     stated: Settings | None = None,
     traits: Traits = NEWEST,
     overlap_comm: bool | None = None,
+    zero: Mapping[str, float] | None = None,
 ) -> Ledger:
     """All lines of a plan. One instance of HBM is a GPU, of DRAM and NVMe a node.
 
     `stated` are the settings of a config that exists, `traits` those of the release.
     """
-    facts = Facts(derivation, cluster, workload, plan, stated, traits, overlap_comm)
+    facts = Facts(derivation, cluster, workload, plan, stated, traits, overlap_comm, zero)
     book = gpu_ledger(facts)
     if facts.host:
         add_host(book, facts, facts.host)

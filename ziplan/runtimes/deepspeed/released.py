@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ziplan.errors import BadInput
@@ -19,15 +19,19 @@ from ziplan.workload.training import Workload
 class Released:
     """A runtime as `Runtime` asks for it, with the traits of one release (ValueError where none is named).
 
-    `overlap_comm` is what the run's config said; None: on, as in the configs that are emitted.
+    `overlap_comm` is what the run's config said; None: on, as in the configs that are emitted. `zero` are
+    other keys of its `zero_optimization` (`knobs.KEYS`); what is not in it follows from the plan.
     """
 
     NAME = deepspeed.NAME
     SWAP_LIMIT: float | None = deepspeed.SWAP_LIMIT
     SWAP_LIMIT_SOURCE = deepspeed.SWAP_LIMIT_SOURCE
 
-    def __init__(self, version: str, overlap_comm: bool | None = None) -> None:
+    def __init__(
+        self, version: str, overlap_comm: bool | None = None, zero: Mapping[str, float] | None = None
+    ) -> None:
         self.VERSION, self.traits, self.overlap_comm = version, traits_of(version), overlap_comm
+        self.zero = zero
 
     def refusals(self, cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         """Why DeepSpeed cannot express this plan."""
@@ -48,7 +52,13 @@ class Released:
     def ledger(self, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
         """Bytes by tier and phase as the release holds them."""
         return deepspeed.ledger(
-            derivation, cluster, workload, plan, traits=self.traits, overlap_comm=self.overlap_comm
+            derivation,
+            cluster,
+            workload,
+            plan,
+            traits=self.traits,
+            overlap_comm=self.overlap_comm,
+            zero=self.zero,
         )
 
     def program(
@@ -56,7 +66,13 @@ class Released:
     ) -> Sequence[Segment]:
         """The step as the release runs it."""
         return deepspeed.program(
-            derivation, cluster, workload, plan, traits=self.traits, overlap_comm=self.overlap_comm
+            derivation,
+            cluster,
+            workload,
+            plan,
+            traits=self.traits,
+            overlap_comm=self.overlap_comm,
+            zero=self.zero,
         )
 
     def step_schedule(self, cluster: Cluster, workload: Workload, plan: Plan, **options: Any) -> Schedule:

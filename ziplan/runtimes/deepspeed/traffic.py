@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ziplan.hardware.cluster import Cluster
@@ -58,9 +58,10 @@ def program(
     stated: Settings | None = None,
     traits: Traits = NEWEST,
     overlap_comm: bool | None = None,
+    zero: Mapping[str, float] | None = None,
 ) -> Sequence[Segment]:
     """The segments of one step, in order; `stated` are the settings of a config that exists."""
-    step = parts_of(Facts(derivation, cluster, workload, plan, stated, traits, overlap_comm))
+    step = parts_of(Facts(derivation, cluster, workload, plan, stated, traits, overlap_comm, zero))
     return (*_micro_steps(plan, step), step.boundary, step.optimizer, step.afterwards)
 
 
@@ -324,30 +325,25 @@ def _afterwards(f: Facts) -> Segment:
     """Updated parameters return to where forward looks for them."""
     apply, plan = f.derivation.apply, f.plan
     once = where((plan.zero_stage >= 1) & (plan.zero_stage < 3), 1.0, 0.0)
-    gather = [
-        Demand(
-            terms.UPDATED_GATHER,
-            "gather",
-            apply(
-                laws.reduced_bytes,
-                "updated parameters gathered once per step (stages 1 and 2)",
-                params=f.trained,
-                grad_bytes_per_param=f.element,
-                dp_degree=plan.dp_degree,
-                passes=once,
-            ),
-        ),
-        Demand(
-            terms.UPDATED_GATHER,
-            COLLECTIVE,
-            apply(
-                laws.bucket_passes,
-                "updated parameters gathered once per step (stages 1 and 2)",
-                params=f.trained,
-                bucket_params=maximum(f.knobs.reduce_bucket, 1.0),
-                passes=once,
-            ),
-        ),
-    ]
+    kept, kept_calls = kept_gathers(f)
+    updated = apply(
+        laws.reduced_bytes,
+        "updated parameters gathered once per step (stages 1 and 2)",
+        params=f.trained,
+        grad_bytes_per_param=f.element,
+        dp_degree=plan.dp_degree,
+        passes=once,
+    )
+    calls = apply(
+        laws.bucket_passes,
+        "updated parameters gathered once per step (stages 1 and 2)",
+        params=f.trained,
+        bucket_params=maximum(f.knobs.reduce_bucket, 1.0),
+        passes=once,
+    )
+    gather = (
+        Demand(terms.UPDATED_GATHER, "gather", updated + kept),
+        Demand(terms.UPDATED_GATHER, COLLECTIVE, calls + kept_calls),
+    )
     copies = copies_back(f, f.stage3 if f.traits.copies_by_tile else 1.0)
-    return Segment("parameters back", 1.0, ((*gather, *memory_of_casts(f), *copies, *kept_gathers(f)),))
+    return Segment("parameters back", 1.0, ((*gather, *memory_of_casts(f), *copies),))

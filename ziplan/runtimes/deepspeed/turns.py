@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from ziplan.laws.law import maximum, where
-from ziplan.runtimes import terms
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import each
 from ziplan.runtimes.deepspeed.tiled import by_tiles
-from ziplan.runtimes.runtime import COLLECTIVE, Demand
 from ziplan.workload.model import Model
 
 
@@ -55,8 +53,11 @@ def _gradients(model: Model) -> Iterator[int]:
             yield from once
 
 
-def kept_gathers(f: Facts) -> tuple[Demand, ...]:
-    """What stays gathered, brought up to date when the optimizer has stepped: one gather for each tensor."""
+def kept_gathers(f: Facts) -> tuple[float, float]:
+    """(bytes that a rank receives, gathers) of what stays gathered, once the optimizer has stepped.
+
+    One gather for each tensor (`partition_parameters.py:_allgather_params_coalesced`).
+    """
 
     def small(model: Model) -> list[tuple[int, float]]:
         return [(n, float(count)) for n, count, _ in model.tensors if n <= f.knobs.persistence]
@@ -72,7 +73,4 @@ def kept_gathers(f: Facts) -> tuple[Demand, ...]:
         param_bytes_per_param=f.element,
         dp_degree=f.plan.dp_degree,
     )
-    return (
-        Demand(terms.UPDATED_GATHER, "gather", received),
-        Demand(terms.UPDATED_GATHER, COLLECTIVE, steps * f.stage3 * tensors),
-    )
+    return received, steps * f.stage3 * tensors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ziplan.errors import BadInput
@@ -27,8 +27,10 @@ class Released:
     SWAP_LIMIT: float | None = megatron.SWAP_LIMIT
     SWAP_LIMIT_SOURCE = megatron.SWAP_LIMIT_SOURCE
 
-    def __init__(self, version: str, overlap_comm: bool | None = None) -> None:
-        self.inner = DeepSpeed(version, overlap_comm)
+    def __init__(
+        self, version: str, overlap_comm: bool | None = None, zero: Mapping[str, float] | None = None
+    ) -> None:
+        self.inner = DeepSpeed(version, overlap_comm, zero)
 
     def refusals(self, cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         """Why Megatron cannot express this plan."""
