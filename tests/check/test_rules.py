@@ -167,6 +167,19 @@ def test_few_threads_are_told_by_what_they_cost(tmp_path, launch, said):
     assert found.fix.endswith("OMP_NUM_THREADS=8")
 
 
+@pytest.mark.parametrize(("threads", "crowded"), [(8, False), (9, True), (64, True)])
+def test_more_threads_than_cores_are_told_with_what_lets_them_sleep(tmp_path, threads, crowded):
+    ask = Ask(
+        CPU, launch=f"OMP_NUM_THREADS={threads} torchrun --nproc_per_node 8 t.py", settings=("cpu.cores=64",)
+    )
+    found = list(ask.found(tmp_path, RULES["ZP206"]))
+    assert bool(found) == crowded
+    if crowded:
+        assert f"each of 8 ranks {threads} threads, {8 * threads} on a node of 64 cores" in found[0].message
+        assert "OMP_NUM_THREADS=8; where" in found[0].fix
+        assert found[0].fix.endswith("OMP_WAIT_POLICY=passive")
+
+
 def test_a_model_file_that_states_threads_has_the_last_word(tmp_path):
     stated = {"optimizer_threads": "bound"}
     ask = Ask(

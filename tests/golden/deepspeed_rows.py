@@ -262,5 +262,8 @@ ROWS = {
         ({"own_bytes": 2e9, "dp_degree": 16, "owners_at_once": 8}, 2e9),
         ({"own_bytes": 2e9, "dp_degree": 16, "owners_at_once": 16}, 0),
     ],
+    "checked_gradients": [({"params": 8e9, "dp_degree": 16, "share": 1}, 0.5e9)],
+    # Half a billion gradients by four threads, each of half a billion a second.
+    "check_time": [({"gradients": 0.5e9, "check_rate": 0.5e9, "threads_per_rank": 4}, 0.25)],
     "swapped_bytes": [({"elements": 1e9, "bytes_per_param": 18, "share": 0.5}, 9e9)],
 }

@@ -11,6 +11,7 @@ from typing import Final
 
 HOST_NORM: Final = "gradient norm on the host"
 TEMPORARIES: Final = "memory for the update"
+OVERFLOW: Final = "overflow check on the host"
 UNPACKED: Final = "copies of gathered parameters"
 UPDATED_PAGES: Final = "memory for updated parameters"
 UPDATED_COPY: Final = "updated parameter copy"
@@ -57,6 +58,7 @@ TERMS: Final[Mapping[str, str]] = {
     UPDATE_PASSES: "what the GPU updates, and its gradients: flattened, cast, measured, scaled, cast back",
     HOST_NORM: "gradients on the host, read by one thread of each rank for their norm",
     "CPU optimizer": "the update of parameters by the host's processors",
+    OVERFLOW: "fp16 gradients on the host, looked through for what is infinite or no number (stage 3)",
     TEMPORARIES: "host memory that the system hands out anew for tensors that an unfused update makes",
     "optimizer read": "optimizer state and gradients, from NVMe to host memory",
     "optimizer write": "optimizer state and updated parameters, from host memory to NVMe",

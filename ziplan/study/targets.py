@@ -47,8 +47,8 @@ WHY: dict[tuple[str, str], str] = {
     ),
     ("deepspeed", NVME): ("how fast drives are that are read and written at once is not known"),
     ("fsdp", PARAMS_ON_HOST): (
-        "five runs of a course with one rank on a machine, a fifth to two fifths longer than the passes of an "
-        "AdamW of single operators and the norm that one thread takes of 16-bit gradients: what a core of "
+        "five runs of a course with one rank on a machine, a fifth to two fifths longer than the passes of "
+        "an AdamW of single operators and the norm that one thread takes of 16-bit gradients: what a core of "
         "Grace reads and sums is not stated; four runs of it whose four ranks had 72 threads each for the 72 "
         "cores of one superchip: each of the update's loops lost 1.2 to 2.4 ms, for threads spin while they "
         "wait (such loops took 10 to 80 ms where processes shared two cores of an EPYC 7003, and 0.3 with "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ziplan.laws.law import ceil, law, minimum, where
-from ziplan.units import Bytes, BytesPerParam, Count, Params, Ratio, Seconds
+from ziplan.units import Bytes, BytesPerParam, Count, Params, ParamsPerSecond, Ratio, Seconds
 
 
 @law("DeepSpeed 0.19.8 runtime/zero/stage3.py:_create_fp16_partitions_with_defragmentation; stage_1_and_2.py")
@@ -232,3 +232,15 @@ def swapped_bytes(elements: Params, bytes_per_param: BytesPerParam, share: Ratio
 def hook_time(module_visits: Count, hook_latency: Seconds) -> Seconds:
     """Time that the Python thread takes to go through the modules, whatever they compute."""
     return module_visits * hook_latency
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/stage3.py:has_overflow")
+def checked_gradients(params: Params, dp_degree: Count, share: Ratio) -> Params:
+    """16-bit gradients of one rank that are looked through for what is infinite or no number."""
+    return share * params / dp_degree
+
+
+@law("DeepSpeed 0.19.8 runtime/zero/stage3.py:has_overflow")
+def check_time(gradients: Params, check_rate: ParamsPerSecond, threads_per_rank: Count) -> Seconds:
+    """Time in which the threads of a rank compute what is infinite or no number."""
+    return gradients / (threads_per_rank * check_rate)

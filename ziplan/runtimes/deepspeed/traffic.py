@@ -34,6 +34,7 @@ from ziplan.runtimes.deepspeed.gradients import (
 )
 from ziplan.runtimes.deepspeed.hooks import hooks
 from ziplan.runtimes.deepspeed.knobs import played
+from ziplan.runtimes.deepspeed.overflow import overflow_check
 from ziplan.runtimes.deepspeed.returned import copies_back, memory_of_casts
 from ziplan.runtimes.deepspeed.shards import swapped_in
 from ziplan.runtimes.deepspeed.swept import beside_the_update, swept_each_time
@@ -346,4 +347,5 @@ def _afterwards(f: Facts) -> Segment:
         Demand(terms.UPDATED_GATHER, COLLECTIVE, calls + kept_calls),
     )
     copies = copies_back(f, f.stage3 if f.traits.copies_by_tile else 1.0)
-    return Segment("parameters back", 1.0, ((*gather, *memory_of_casts(f), *copies),))
+    on_the_host = (*overflow_check(f), *memory_of_casts(f))
+    return Segment("parameters back", 1.0, ((*gather, *on_the_host, *copies),))

@@ -31,6 +31,7 @@ RELEASED = {
     "0.6.0": "2022-03",
     "0.9.0": "2023-04",
     "0.12.4": "2023-12",
+    "0.12.6": "2023-12",
     "0.13.2": "2024-02",
     "0.14.1": "2024-04",
     "0.14.2": "2024-04",
@@ -161,6 +162,12 @@ WINDOWS: dict[str, Window] = {
         "there are several micro-steps; of 0.19.0 only after a backward that was not the last "
         "(https://github.com/deepspeedai/DeepSpeed/pull/7981), which stage 1 does not count",
     ),
+    "checks_on_host": Window(
+        "0.12.6",
+        None,
+        "runtime/zero/stage3.py:has_overflow of 0.12.6 to 0.19.8 looks through the buffer of gradients, "
+        "which an offloaded optimizer has on the host; __partition_grads of 0.6.0 through each on the GPU",
+    ),
     "writes_back_whole_tensors": Window(
         "0.5.10",
         None,
@@ -266,6 +273,8 @@ class Traits(NamedTuple):
     """Gradients that are added up on the host go there in the last micro-step, too, below stage 3."""
     accumulates_in_stage1: float
     """Stage 1 has buffers on the host for gradients that it accumulates on the GPU."""
+    checks_on_host: float
+    """Stage 3 looks for what is infinite or no number among 16-bit gradients where they are kept."""
     writes_back_whole_tensors: float
     """The buffer for parameters that are written to NVMe holds whole tensors, not shards."""
     pins_exactly: float
