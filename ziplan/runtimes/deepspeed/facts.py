@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,16 +14,19 @@ from ziplan.runtimes.deepspeed.knobs import KEYS, Knobs, each, knobs, on_medium,
 from ziplan.runtimes.deepspeed.optimizers import OPTIMIZERS, Supported
 from ziplan.runtimes.deepspeed.shards import (
     Shards,
+    Sizes,
     largest_sub_group,
     reached,
     shards,
     sub_group_count,
     swaps_states,
 )
+from ziplan.runtimes.deepspeed.tiled import by_tiles
 from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
 from ziplan.runtimes.deepspeed.twin_flow import whole_groups
 from ziplan.runtimes.shared import facts as shared
 from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES, READ_AND_WRITTEN
+from ziplan.workload.model import Model
 
 if TYPE_CHECKING:
     from ziplan.runtimes.deepspeed.reading.settings import Settings
@@ -152,12 +155,23 @@ class Facts(shared.Facts):
     @cached_property
     def shards(self) -> Shards:
         """What a rank owns of all tensors."""
-        return shards(self.workload.model.tensors, self.plan.dp_degree, self.element)
+        return self._shards(lambda model: model.tensors)
 
     @cached_property
     def trained_shards(self) -> Shards:
         """What it owns of those that training changes."""
-        return shards(self.workload.model.trainable_tensors, self.plan.dp_degree, self.element)
+        return self._shards(lambda model: model.trainable_tensors)
+
+    def _shards(self, of: Callable[[Model], Sizes]) -> Shards:
+        """What a rank owns of these tensors; a tile is one of its own."""
+
+        def field(place: int) -> float:
+            def measure(tiles: Model) -> float:
+                return shards(of(tiles), self.plan.dp_degree, self.element)[place]
+
+            return by_tiles(self.workload.model, self.plan.tile_count, measure)
+
+        return Shards(*(field(place) for place in range(len(Shards._fields))))
 
     @cached_property
     def master(self) -> float:

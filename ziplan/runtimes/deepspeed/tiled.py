@@ -33,22 +33,32 @@ def tiled(model: Model, tile_count: int) -> Model:
     if not counts:
         return model
 
-    def split(operator: Operator) -> Operator:
-        count = counts.get(operator.name, 1)
-        rows = ceil(operator.out_features / count)
-        return replace(operator, out_features=rows, count=count * operator.count)
+    def split(operator: Operator) -> list[Operator]:
+        return _tiles(operator, counts.get(operator.name, 1))
+
+    def in_turn(operator: Operator) -> list[Operator]:
+        return [tile for tile in split(operator) for _ in range(tile.count // operator.count)]
 
     sections = tuple(
         replace(
             section,
-            layers=tuple(
-                tuple(split(o) for o in layer for _ in range(counts.get(o.name, 1)))
-                for layer in section.layers
-            ),
+            layers=tuple(tuple(tile for o in layer for tile in in_turn(o)) for layer in section.layers),
         )
         for section in model.structure
     )
-    return replace(model, operators=tuple(split(o) for o in model.operators), structure=sections)
+    operators = tuple(tile for operator in model.operators for tile in split(operator))
+    return replace(model, operators=operators, structure=sections)
+
+
+def _tiles(operator: Operator, count: int) -> list[Operator]:
+    """Rows that so many tiles do not divide make the first of them one wider (`partition_uniform`)."""
+    rows, wider = divmod(operator.out_features, count)
+    kinds = ((rows + 1, wider), (rows, count - wider))
+    return [
+        replace(operator, out_features=height, count=times * operator.count)
+        for height, times in kinds
+        if times
+    ]
 
 
 def by_tiles(model: Model, tile_count: float, measure: Callable[[Model], float]) -> float:
