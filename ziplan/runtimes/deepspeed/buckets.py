@@ -7,6 +7,7 @@ last one is reduced by `independent_gradient_partition_epilogue`, beside which n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -30,13 +31,19 @@ class Order(NamedTuple):
 @lru_cache(maxsize=256)
 def filled(model: Model, bucket_params: float) -> tuple[float, float]:
     """Share of the trained elements that are in the first bucket, and in the last, of those so large."""
+    buckets = fill(reversed(tuple(in_module_order(model))), bucket_params)
+    trained = max(1, sum(buckets))
+    return buckets[0] / trained, buckets[-1] / trained
+
+
+def fill(gradients: Iterable[int], bucket_params: float) -> list[int]:
+    """Elements of each bucket: the next is begun before a gradient that does not fit."""
     buckets = [0]
-    for elements in reversed(tuple(in_module_order(model))):
+    for elements in gradients:
         if buckets[-1] and buckets[-1] + elements > bucket_params:
             buckets.append(0)
         buckets[-1] += elements
-    trained = max(1, sum(buckets))
-    return buckets[0] / trained, buckets[-1] / trained
+    return buckets
 
 
 def order(f: Facts) -> Order:

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from ziplan.laws.law import maximum, where
 from ziplan.runtimes.deepspeed import laws
+from ziplan.runtimes.deepspeed.buckets import fill
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import each
 from ziplan.runtimes.deepspeed.tiled import by_tiles
@@ -36,12 +37,7 @@ def reductions(f: Facts) -> float:
 @lru_cache(maxsize=256)
 def bucket_count(model: Model, bucket_params: float) -> float:
     """How often gradients are reduced: before a tensor that a bucket has no room for, and at the end."""
-    count, held = 0, 0
-    for elements in _gradients(model):
-        if held and held + elements > bucket_params:
-            count, held = count + 1, 0
-        held += elements
-    return float(count + (held > 0))
+    return float(sum(elements > 0 for elements in fill(_gradients(model), bucket_params)))
 
 
 def _gradients(model: Model) -> Iterator[int]:
