@@ -15,6 +15,7 @@ from ziplan.laws.law import maximum, where
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.buckets import order
 from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.host_link import crossing, of_the_optimizer
 from ziplan.runtimes.deepspeed.swept import swept_once
 from ziplan.runtimes.deepspeed.turns import reductions
 from ziplan.runtimes.runtime import ALONE, COLLECTIVE, OF_OTHERS, Demand, Segment, scaled
@@ -86,7 +87,7 @@ def copied_each_time(f: Facts) -> list[Demand]:
     if not f.host:
         return []
     moved, label = f.stage3 * f.optimizer_off_gpu, "gradient shards copied to the host in one micro-step"
-    shards = _moved(f, label, f.trained, f.accumulated, f.plan.dp_degree, moved)
+    shards = crossing(f, label, f.trained, f.accumulated, moved)
     down, up = (shards + below for below in _copied_below_stage3(f))
     return [*_copies(f, GRADIENTS_DOWN, down), *_copies(f, GRADIENTS_UP, up)]
 
@@ -102,26 +103,13 @@ def _copied_below_stage3(f: Facts) -> tuple[float, float]:
     )
     # Ranks that take turns are waited for all together, those that do not as long as the one with the most.
     elements = where(f.owners_take_turns > 0, f.reached("mean"), f.reached("rank"))
-    whole = _moved(f, label, elements, f.element, 1.0, f.accumulates_whole)
+    whole = crossing(f, label, elements, f.element, f.accumulates_whole, dp_degree=1.0)
     label = "gradients that a rank owns, copied to the host in one micro-step"
-    amount = whole + _moved(f, label, f.trained, f.element, f.plan.dp_degree, in_place)
+    amount = whole + crossing(f, label, f.trained, f.element, in_place)
     once = 1 / f.plan.accumulation_steps
     stage2 = where(f.plan.zero_stage >= 2, 1.0, 0.0)
     last = f.traits.accumulates_once_more * once
     return amount * (stage2 * (1 - once) + last), amount * stage2 * (1 - once)
-
-
-def _moved(
-    f: Facts, label: str, params: float, bytes_per_param: float, dp_degree: float, share: float
-) -> float:
-    return f.derivation.apply(
-        laws.host_link_bytes,
-        label,
-        params=params,
-        bytes_per_param=bytes_per_param,
-        dp_degree=dp_degree,
-        share=share,
-    )
 
 
 def _copies(f: Facts, term: str, own: float) -> tuple[Demand, ...]:
@@ -188,14 +176,8 @@ def last_gradients(f: Facts) -> LastGradients:
 
 
 def _to_the_optimizer(f: Facts) -> float:
-    return f.derivation.apply(
-        laws.host_link_bytes,
-        "gradient shards copied to the host once per step, as the optimizer takes them",
-        params=f.trained,
-        bytes_per_param=f.master,
-        dp_degree=f.plan.dp_degree,
-        share=f.optimizer_share_off_gpu,
-    )
+    label = "gradient shards copied to the host once per step, as the optimizer takes them"
+    return of_the_optimizer(f, label, f.master)
 
 
 def boundary(f: Facts) -> Segment:

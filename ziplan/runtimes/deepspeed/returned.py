@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ziplan.runtimes import terms
-from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.host_link import of_the_optimizer
 from ziplan.runtimes.runtime import STAGED, Demand
 from ziplan.runtimes.shared.fresh import fresh_memory
 
@@ -33,11 +33,5 @@ def copies_back(f: Facts, share: float) -> tuple[Demand, ...]:
 
 def _returned(f: Facts, share: float) -> float:
     """Bytes of it."""
-    return f.derivation.apply(
-        laws.host_link_bytes,
-        "updated parameters copied to the GPU",
-        params=f.trained,
-        bytes_per_param=f.element,
-        dp_degree=f.plan.dp_degree,
-        share=share * f.optimizer_share_off_gpu * f.params_on(f.gpu),
-    )
+    label = "updated parameters copied to the GPU"
+    return of_the_optimizer(f, label, f.element, share * f.params_on(f.gpu))

@@ -33,6 +33,7 @@ from ziplan.runtimes.deepspeed.gradients import (
     waits,
 )
 from ziplan.runtimes.deepspeed.hooks import hooks
+from ziplan.runtimes.deepspeed.host_link import crossing
 from ziplan.runtimes.deepspeed.knobs import played
 from ziplan.runtimes.deepspeed.overflow import overflow_check
 from ziplan.runtimes.deepspeed.returned import copies_back, memory_of_casts
@@ -214,14 +215,8 @@ def _parameter_loads(f: Facts, fetched: float) -> list[Demand]:
         )
         loads.append(Demand("parameter read", f"{f.nvme}.swap_read", read))
     if f.host:
-        copied = apply(
-            laws.host_link_bytes,
-            "parameter shards copied to the GPU in one micro-step",
-            params=fetched,
-            bytes_per_param=f.element,
-            dp_degree=f.plan.dp_degree,
-            share=f.params_on(f.host) + f.params_on(f.nvme),
-        )
+        label = "parameter shards copied to the GPU in one micro-step"
+        copied = crossing(f, label, fetched, f.element, f.params_on(f.host) + f.params_on(f.nvme))
         loads.append(Demand("parameter copy", f"{f.host}.read", copied))
     return loads
 
