@@ -171,6 +171,14 @@ def test_training_that_the_config_states(tmp_path):
     assert stated_training(reading_of(tmp_path, {"train_batch_size": "auto"}, trainer="none")) == {}
 
 
+@pytest.mark.parametrize(("stated", "fused"), [(True, False), (False, None), (None, None)])
+def test_pytorchs_own_adamw_is_one_of_single_operators(tmp_path, stated, fused):
+    params = {"lr": 1e-4} if stated is None else {"lr": 1e-4, "torch_adam": stated}
+    config = {**zero(stage=3), "optimizer": {"type": "AdamW", "params": params}}
+    found = stated_training(reading_of(tmp_path, config, ranks=8, trainer="none"))["optimizer"]
+    assert found.get("fused") is fused
+
+
 HOMES = [
     (0, GPU, GPU),
     (2, GPU, HOST),

@@ -1,5 +1,6 @@
-"""An update on the host under FSDP2: norms by one thread, temporaries that are handed out anew."""
+"""An update on the host: norms by one thread under FSDP2, temporaries that are handed out anew."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from runtimes.toy import cluster, plan, toy, workload
 from ziplan.estimate import estimate
 from ziplan.hardware.processors import CORE_BANDWIDTH
 from ziplan.hardware.rates import ADAM_BYTES
+from ziplan.laws.law import Derivation
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.shared.fresh import (
     HUGE_PAGE_BYTES,
@@ -20,7 +22,7 @@ from ziplan.runtimes.shared.fresh import (
 from ziplan.runtimes.terms import HOST_NORM, TEMPORARIES
 from ziplan.simulate.step import simulate
 
-FSDP = RUNTIMES["fsdp"]
+FSDP, DEEPSPEED = RUNTIMES["fsdp"], RUNTIMES["deepspeed"]
 CORE, THREADS = 10e9, 16
 LARGE = toy(layers=1, hidden=4096, middle=4096, vocabulary=8192)
 """Its matrices are of 67 MB and more in fp32, its norms of a page or two."""
@@ -118,3 +120,43 @@ def test_the_played_step_waits_as_long_and_no_more_bytes_are_counted():
     assert one.traffic == other.traffic
     longer = simulate(on, job, FSDP, chosen).makespan - simulate(on, quiet, FSDP, chosen).makespan
     assert longer == pytest.approx(one.step_time - other.step_time, rel=1e-6)
+
+
+def held(answer, on, job, runtime, name):
+    book = runtime.ledger(Derivation(record=False), on, job, answer)
+    return sum(line.high for line in book.lines if (line.tier, line.name) == ("dram", name))
+
+
+def test_what_single_operators_make_of_the_largest_tensor_is_held_while_they_do():
+    on, job = machine(gpus=2), workload(LARGE, optimizer={"fused": False})
+    _, chosen = stepped(job, on, dp_degree=2.0)
+    largest = max(size for size, _, _ in LARGE.tensors)
+    assert held(chosen, on, job, FSDP, "temporaries of the update") == 2 * 4 * largest
+    assert not held(chosen, on, workload(LARGE), FSDP, "temporaries of the update")
+
+
+@pytest.mark.parametrize("stage", [2.0, 3.0])
+def test_deepspeed_steps_with_pytorchs_adamw_where_that_is_asked_for(stage):
+    """84 bytes of operators, and the 14 of unscaling and casting; one flat tensor for a rank."""
+    on = machine(core_bandwidth=1e12)
+    jobs = workload(LARGE, optimizer={"fused": False}, optimizer_threads=4), workload(LARGE)
+    chosen = DEEPSPEED.settle(on, jobs[0], plan("hbm", "dram", zero_stage=stage))
+    found, kernel = (estimate(on, job, DEEPSPEED, chosen) for job in jobs)
+    assert found.terms["CPU optimizer"] == pytest.approx(98 / ADAM_BYTES * LARGE.params / 4e9)
+    assert kernel.terms["CPU optimizer"] == pytest.approx(42 / ADAM_BYTES * LARGE.params / 4e9)
+    each = PAGE_FAULT_TIME / 4 + PAGE_FREE_TIME
+    assert found.terms[TEMPORARIES] == pytest.approx(2 * 4 * LARGE.params / PAGE_BYTES * each, rel=1e-3)
+    assert TEMPORARIES not in kernel.terms
+    assert held(chosen, on, jobs[0], DEEPSPEED, "temporaries of the update") == pytest.approx(
+        2 * 4 * LARGE.params, rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_what_is_emitted_asks_for_it(fused):
+    on, job = machine(), workload(optimizer={"fused": fused})
+    chosen = DEEPSPEED.settle(on, job, plan("hbm", "dram", zero_stage=3.0))
+    config = json.loads(DEEPSPEED.emit(on, job, chosen, "/drives", "none")["ds_config.json"])
+    assert config["optimizer"]["params"].get("torch_adam") == (None if fused else True)
+    chosen = FSDP.settle(on, job, plan("dram", "dram", zero_stage=3.0))
+    assert f"fused={fused})" in FSDP.emit(on, job, chosen)["fsdp_setup.py"]

@@ -38,9 +38,12 @@ WHY: dict[tuple[str, str], str] = {
         "GPU took some 14 s, 3 to 5 s longer than one thread of each rank would: processors are not stated; "
         "V100s at a width of 2,048 with modules that nothing fuses, a batch that fits in GPU memory and "
         "one optimizer step each, all read off one figure; a bar of one sequence that takes about as long as "
-        "the optimizer alone"
+        "the optimizer alone; a Llama on eight A800 whose update took 17 to 20 s, where one of PyTorch's "
+        "operators by one thread of each rank would take 5 to 7 and threads in each other's way cost at the "
+        "most another time as much: neither optimizer nor launcher is stated"
     ),
     ("deepspeed", PARAMS_ON_HOST): (
+        "the same Llama with its parameters on the host too; "
         "four runs of one cluster in the spring of 2021 that took 20 to 70 s longer than the bytes that "
         "they moved explain, whatever the batch: copies that wait for each tensor are in that release, "
         "how long they wait is not known"

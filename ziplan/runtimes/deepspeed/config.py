@@ -116,6 +116,8 @@ def _optimizer(facts: Facts) -> dict[str, Any]:
         values["betas"] = [settings.beta1, settings.beta2]
     if settings.kind == "adamw":
         values["eps"] = settings.epsilon
+    if facts.of_operators:
+        values["torch_adam"] = True
     return {**section, "optimizer": {"type": supported.config_type, "params": values}}
 
 

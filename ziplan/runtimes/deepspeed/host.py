@@ -12,7 +12,7 @@ from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import largest_trained_tensor
 from ziplan.runtimes.runtime import MEMLOCK, RUNNING, Ledger
-from ziplan.runtimes.shared.facts import FP32_BYTES
+from ziplan.runtimes.shared.facts import FP32_BYTES, UNFUSED_TEMPORARIES
 from ziplan.runtimes.shared.loading import checkpoint_files, whole_model
 from ziplan.runtimes.shared.memory import add_processes
 from ziplan.runtimes.shared.pinned import pinned_high
@@ -101,6 +101,9 @@ def _states(book: Ledger, f: Facts, host: str) -> None:
     master = _sharded(f, "master weights", f.master, f.stage3 * on_host)
     book.add("master weights", host, RUNNING, master, knob=knob)
     book.add("optimizer state", host, RUNNING, _sharded(f, "moments", f.moments, on_host), knob=knob)
+    each = UNFUSED_TEMPORARIES * f.master * f.of_operators
+    made = _held(f, "tensors that an update of single operators makes", f.sub_group, each, on_host)
+    book.add("temporaries of the update", host, ("step",), made, knob="training.optimizer.fused")
 
 
 def _states_below_stage3(book: Ledger, f: Facts, host: str) -> None:

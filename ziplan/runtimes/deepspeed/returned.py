@@ -1,12 +1,15 @@
-"""Updated parameters on their way back to a GPU that keeps them."""
+"""Updated parameters on their way back to a GPU that keeps them, and new memory of an update on the host."""
 
 from __future__ import annotations
 
+from ziplan.laws.host import temporary_bytes
+from ziplan.laws.law import where
 from ziplan.runtimes import terms
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.host_link import of_the_optimizer
 from ziplan.runtimes.runtime import STAGED, Demand
-from ziplan.runtimes.shared.fresh import fresh_memory
+from ziplan.runtimes.shared.facts import UNFUSED_TEMPORARIES
+from ziplan.runtimes.shared.fresh import UNMAPPED_FROM, fresh_memory
 
 
 def memory_of_casts(f: Facts) -> tuple[Demand, ...]:
@@ -18,6 +21,23 @@ def memory_of_casts(f: Facts) -> tuple[Demand, ...]:
     """
     label = "memory for updated parameters that are cast"
     return fresh_memory(f, terms.UPDATED_PAGES, label, f.stage3 * _returned(f, 1.0))
+
+
+def memory_of_operators(f: Facts) -> tuple[Demand, ...]:
+    """What an update on the host takes that is not one kernel: new tensors as large as a sub-group."""
+    if not f.of_operators:
+        return ()
+    large = where(f.master * f.sub_group >= UNMAPPED_FROM, 1.0, 0.0)
+    made = f.derivation.apply(
+        temporary_bytes,
+        "tensors that the update makes on the host",
+        params=f.trained,
+        bytes_per_param=f.master,
+        temporary_count=UNFUSED_TEMPORARIES,
+        dp_degree=f.plan.dp_degree,
+        share=f.optimizer_share_off_gpu * large,
+    )
+    return fresh_memory(f, terms.TEMPORARIES, "memory of tensors that the update makes", made)
 
 
 def copies_back(f: Facts, share: float) -> tuple[Demand, ...]:

@@ -36,7 +36,7 @@ from ziplan.runtimes.deepspeed.hooks import hooks
 from ziplan.runtimes.deepspeed.host_link import crossing
 from ziplan.runtimes.deepspeed.knobs import played
 from ziplan.runtimes.deepspeed.overflow import overflow_check
-from ziplan.runtimes.deepspeed.returned import copies_back, memory_of_casts
+from ziplan.runtimes.deepspeed.returned import copies_back, memory_of_casts, memory_of_operators
 from ziplan.runtimes.deepspeed.shards import swapped_in
 from ziplan.runtimes.deepspeed.swept import beside_the_update, swept_each_time
 from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
@@ -276,8 +276,7 @@ def _optimizer_step(f: Facts) -> Segment:
 
 def _updated_on_the_gpu(f: Facts) -> float:
     """Bytes per parameter of the update in HBM."""
-    optimizer = f.workload.training.optimizer
-    if optimizer.kind == "adamw" and optimizer.fused is False:
+    if f.of_operators:
         return UNFUSED_ACCESSES * f.master
     return f.optimizer_bytes("update on the GPU", f.master, f.master + f.gpu_moments)
 
@@ -342,5 +341,5 @@ def _afterwards(f: Facts) -> Segment:
         Demand(terms.UPDATED_GATHER, COLLECTIVE, calls + kept_calls),
     )
     copies = copies_back(f, f.stage3 if f.traits.copies_by_tile else 1.0)
-    on_the_host = (*overflow_check(f), *memory_of_casts(f))
+    on_the_host = (*overflow_check(f), *memory_of_operators(f), *memory_of_casts(f))
     return Segment("parameters back", 1.0, ((*gather, *on_the_host, *copies),))

@@ -10,7 +10,13 @@ from ziplan.runtimes.fsdp.groups import Groups, groups
 from ziplan.runtimes.fsdp.optimizers import OPTIMIZERS
 from ziplan.runtimes.runtime import total
 from ziplan.runtimes.shared import facts as shared
-from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES, READ_AND_WRITTEN, UNFUSED_ACCESSES
+from ziplan.runtimes.shared.facts import (
+    ELEMENT_BYTES,
+    FP32_BYTES,
+    READ_AND_WRITTEN,
+    UNFUSED_ACCESSES,
+    UNFUSED_TEMPORARIES,
+)
 from ziplan.runtimes.shared.fresh import UNMAPPED_FROM
 
 
@@ -50,8 +56,7 @@ class Facts(shared.Facts):
     @cached_property
     def update(self) -> float:
         """Bytes that the update moves per parameter: gradient, parameter and state, a decayed gradient."""
-        settings = self.workload.training.optimizer
-        if settings.kind == "adamw" and settings.fused is False:
+        if self.of_operators:
             return UNFUSED_ACCESSES * self.master
         once = self.optimizer_bytes("the update", self.master, self.master + self.moments)
         # Gradient and parameter are read, their sum is written.
@@ -76,11 +81,8 @@ class Facts(shared.Facts):
 
     @cached_property
     def temporaries(self) -> float:
-        """Tensors as large as a shard that the update makes: AdamW's root and what it divides by (2)."""
-        optimizer = self.workload.training.optimizer
-        if optimizer.kind == "adamw":
-            return 2.0 if optimizer.fused is False else 0.0
-        return float(self.decayed > 0)
+        """Tensors as large as a shard that the update makes."""
+        return UNFUSED_TEMPORARIES if self.of_operators else float(self.decayed > 0)
 
     @cached_property
     def made_anew(self) -> float:

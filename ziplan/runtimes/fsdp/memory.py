@@ -152,6 +152,16 @@ def _host(book: Ledger, f: Facts, host: str) -> None:
     """What every process needs, and the whole weights that rank 0 alone reads."""
     shared.add_processes(book, f, host)
     low, high = whole_model(f, "the weights, whole, on rank 0", 1.0, 1.0)
+    made = f.derivation.apply(
+        sharded_bytes,
+        "tensors that the update of the largest tensor makes",
+        params=f.groups.largest_tensor,
+        state_bytes_per_param=f.temporaries * f.master,
+        dp_degree=f.plan.dp_degree,
+        share=f.offloaded,
+        ranks_per_instance=f.ranks,
+    )
+    book.add("temporaries of the update", host, ("step",), made, knob="training.optimizer.fused")
     book.add("weights on rank 0", host, ("load", "init"), high, low=low, knob="dtype of from_pretrained")
     gathered = f.derivation.apply(
         held_bytes,

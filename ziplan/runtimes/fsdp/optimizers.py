@@ -22,7 +22,7 @@ class Supported(NamedTuple):
 
 OPTIMIZERS: Mapping[OptimizerName, Supported] = {
     "adamw": Supported(
-        8.0, "torch.optim.AdamW(@params@, @lr@, @betas@, @eps@, @weight_decay@, fused=True)", True
+        8.0, "torch.optim.AdamW(@params@, @lr@, @betas@, @eps@, @weight_decay@, @fused@)", True
     ),
     # torch 2.13 cannot run its fused kernel on sharded tensors: "does not have a sharding strategy".
     "sgd": Supported(0.0, "torch.optim.SGD(@params@, @lr@, @weight_decay@)", False),
@@ -45,6 +45,7 @@ def made(settings: Optimizer, params: str) -> str:
         "betas": f"betas=({settings.beta1}, {settings.beta2})",
         "eps": f"eps={settings.epsilon}",
         "weight_decay": f"weight_decay={settings.weight_decay}",
+        "fused": f"fused={settings.fused is not False}",
     }
     text = OPTIMIZERS[settings.kind].made
     for name, value in values.items():

@@ -31,6 +31,9 @@ UNFUSED_ACCESSES = 21.0
 2, epsilon 2, the update 4; what is emitted has one kernel, which takes 7.
 """
 
+UNFUSED_TEMPORARIES = 2.0
+"""New tensors, as large as what it updates, that it makes: a root, and what that is divided to."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Facts:
@@ -80,6 +83,12 @@ class Facts:
             optimizer_state_bytes_per_param=state,
             access_count=READ_AND_WRITTEN,
         )
+
+    @cached_property
+    def of_operators(self) -> bool:
+        """Whether the update is an AdamW of PyTorch's single operators, not one kernel."""
+        optimizer = self.workload.training.optimizer
+        return optimizer.kind == "adamw" and optimizer.fused is False
 
     @cached_property
     def embedding_gradients(self) -> float:

@@ -61,6 +61,8 @@ def _optimizer(settings: Settings) -> dict[str, Any]:
         return {}
     values: dict[str, Any] = {"kind": kind}
     params = settings.optimizer.params
+    if kind == "adamw" and params.get("torch_adam"):
+        values["fused"] = False
     for name, (theirs,) in ARGUMENT_NAMES.items():
         if isinstance(params.get(theirs), int | float):
             values[name] = params[theirs]
