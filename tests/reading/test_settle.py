@@ -171,6 +171,13 @@ def test_training_that_the_config_states(tmp_path):
     assert stated_training(reading_of(tmp_path, {"train_batch_size": "auto"}, trainer="none")) == {}
 
 
+@pytest.mark.parametrize(("norm", "clipped"), [(0.0, False), (0.5, None), (None, None)])
+def test_a_largest_norm_of_nothing_clips_nothing(tmp_path, norm, clipped):
+    config = zero(stage=2) if norm is None else {**zero(stage=2), "gradient_clipping": norm}
+    found = stated_training(reading_of(tmp_path, config, ranks=8, trainer="none"))
+    assert found.get("gradient_clipping") is clipped
+
+
 @pytest.mark.parametrize(("stated", "fused"), [(True, False), (False, None), (None, None)])
 def test_pytorchs_own_adamw_is_one_of_single_operators(tmp_path, stated, fused):
     params = {"lr": 1e-4} if stated is None else {"lr": 1e-4, "torch_adam": stated}

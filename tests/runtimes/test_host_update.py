@@ -11,6 +11,8 @@ from ziplan.hardware.processors import CORE_BANDWIDTH
 from ziplan.hardware.rates import ADAM_BYTES
 from ziplan.laws.law import Derivation
 from ziplan.runtimes import RUNTIMES
+from ziplan.runtimes.deepspeed.released import Released
+from ziplan.runtimes.deepspeed.traits import VERSION
 from ziplan.runtimes.shared.fresh import (
     HUGE_PAGE_BYTES,
     HUGE_PAGE_FAULT_TIME,
@@ -160,3 +162,29 @@ def test_what_is_emitted_asks_for_it(fused):
     assert config["optimizer"]["params"].get("torch_adam") == (None if fused else True)
     chosen = FSDP.settle(on, job, plan("dram", "dram", zero_stage=3.0))
     assert f"fused={fused})" in FSDP.emit(on, job, chosen)["fsdp_setup.py"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "version", "passes"),
+    [
+        ({"stage": 2.0, "clipping": False}, VERSION, 34),
+        ({"stage": 2.0, "clipping": True}, VERSION, 42),
+        ({"stage": 2.0, "clipping": None}, VERSION, 42),
+        ({"stage": 3.0, "clipping": False}, VERSION, 42),
+        ({"stage": 2.0, "clipping": False}, "0.19.5", 42),
+    ],
+)
+def test_deepspeed_multiplies_gradients_by_one_but_below_stage_3_of_late(fields, version, passes):
+    runtime, on = Released(version), machine(core_bandwidth=1e12)
+    job = workload(gradient_clipping=fields["clipping"])
+    chosen = runtime.settle(on, job, plan("hbm", "dram", zero_stage=fields["stage"]))
+    found = estimate(on, job, runtime, chosen).terms["CPU optimizer"]
+    assert found == pytest.approx(passes / ADAM_BYTES * job.model.params / 4e9)
+
+
+@pytest.mark.parametrize(("clipping", "norm"), [(None, 1.0), (True, 1.0), (False, 0.0)])
+def test_the_config_clips_unless_it_is_said_not_to(clipping, norm):
+    on, job = machine(), workload(gradient_clipping=clipping)
+    chosen = DEEPSPEED.settle(on, job, plan("hbm", "dram", zero_stage=3.0))
+    emitted = json.loads(DEEPSPEED.emit(on, job, chosen, "/drives", "none")["ds_config.json"])
+    assert emitted["gradient_clipping"] == norm

@@ -77,7 +77,7 @@ def config(facts: Facts, nvme_path: str) -> dict[str, Any]:
         "train_batch_size": int(plan.micro_batch_size * plan.accumulation_steps * plan.dp_degree),
         "train_micro_batch_size_per_gpu": int(plan.micro_batch_size),
         "gradient_accumulation_steps": int(plan.accumulation_steps),
-        "gradient_clipping": 1.0,
+        "gradient_clipping": facts.clipped,
         **_precision(precision, facts.workload.training.master_precision),
         **_optimizer(facts),
         "zero_optimization": _zero(facts, nvme_path),

@@ -219,11 +219,14 @@ class Facts(shared.Facts):
     def beside_the_update(self) -> float:
         """Bytes per parameter of the other passes of a step on the host.
 
-        Gradients are unscaled and clipped in place in any case (`unscale_and_clip_grads`), and updated
-        weights are cast to the precision that computes; the CPU optimizer that copies by tile casts itself.
+        Gradients are unscaled and clipped in place (`unscale_and_clip_grads`), where there is nothing to do,
+        too, but in the newest releases below stage 3; updated weights are cast to the precision that
+        computes, and the CPU optimizer that copies by tile casts itself.
         """
-        by_tile = self.traits.copies_by_tile * (1 - self.stage3)
-        return READ_AND_WRITTEN * self.master + (1 - by_tile) * self.master + self.element
+        below, unscaled = 1 - self.stage3, float(self.workload.precision != "fp16")
+        needless = self.traits.scales_if_needed * below * unscaled * (1 - self.clipped)
+        scaled = READ_AND_WRITTEN * self.master * (1 - needless)
+        return scaled + (1 - self.traits.copies_by_tile * below) * self.master + self.element
 
     @cached_property
     def on_gpu_in_twin_flow(self) -> float:

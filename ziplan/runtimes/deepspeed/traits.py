@@ -168,6 +168,12 @@ WINDOWS: dict[str, Window] = {
         "runtime/zero/stage3.py:has_overflow of 0.12.6 to 0.19.8 looks through the buffer of gradients, "
         "which an offloaded optimizer has on the host; __partition_grads of 0.6.0 through each on the GPU",
     ),
+    "scales_if_needed": Window(
+        "0.19.8",
+        None,
+        "runtime/zero/stage_1_and_2.py:unscale_and_clip_grads of 0.12.6 to 0.19.1 multiplies gradients in "
+        "any case, of 0.19.8 only by a loss scale or to clip them",
+    ),
     "writes_back_whole_tensors": Window(
         "0.5.10",
         None,
@@ -273,6 +279,8 @@ class Traits(NamedTuple):
     """Gradients that are added up on the host go there in the last micro-step, too, below stage 3."""
     accumulates_in_stage1: float
     """Stage 1 has buffers on the host for gradients that it accumulates on the GPU."""
+    scales_if_needed: float
+    """Below stage 3 gradients that are neither scaled nor clipped are not multiplied."""
     checks_on_host: float
     """Stage 3 looks for what is infinite or no number among 16-bit gradients where they are kept."""
     writes_back_whole_tensors: float

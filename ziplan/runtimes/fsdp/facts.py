@@ -70,11 +70,6 @@ class Facts(shared.Facts):
         return 0.0 if supported is None or supported.fused or not optimizer.weight_decay else self.master
 
     @cached_property
-    def clipped(self) -> float:
-        """1 where gradients are clipped by their norm, which is taken in any case then."""
-        return float(self.workload.training.gradient_clipping is not False)
-
-    @cached_property
     def scaled(self) -> float:
         """Bytes per parameter of gradients that are multiplied in place (`clip_grads_with_norm_`)."""
         return READ_AND_WRITTEN * self.master * self.clipped

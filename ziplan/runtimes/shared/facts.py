@@ -85,6 +85,11 @@ class Facts:
         )
 
     @cached_property
+    def clipped(self) -> float:
+        """1 where gradients are clipped by their norm, as they are unless it is said that they are not."""
+        return float(self.workload.training.gradient_clipping is not False)
+
+    @cached_property
     def of_operators(self) -> bool:
         """Whether the update is an AdamW of PyTorch's single operators, not one kernel."""
         optimizer = self.workload.training.optimizer

@@ -43,6 +43,8 @@ def stated_training(reading: Reading) -> dict[str, Any]:
         training["accumulation_steps"] = reading.batch.accumulation_steps
     if optimizer := _optimizer(settings):
         training["optimizer"] = optimizer
+    if settings.gradient_clipping == 0:
+        training["gradient_clipping"] = False
     if settings.stage == 3 and settings.gather_16bit_weights_on_model_save:
         training["saving"] = "gathered"
     if (zero_init := _zero_init(reading, settings)) is not None:
