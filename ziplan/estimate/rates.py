@@ -113,7 +113,7 @@ class Rates:
         name, direction = bare(resource).rsplit(".", 1)
         tier = self._node.tiers[name]
         if ".swap_" in resource:
-            return self._swap(name, tier, direction)
+            return self._swap(name, direction)
         rate = self._to_gpu(name, tier, direction, alone(resource))
         return min(rate, self._stated(resource, staging_rate(self._node, tier))) if staged(resource) else rate
 
@@ -216,17 +216,17 @@ class Rates:
         return rate
 
     def _to_gpu(self, name: str, tier: Tier, direction: str, by_itself: bool) -> float:
-        own = self._own(name, tier, direction)
+        own = self._own(name, direction)
         if tier.scope == "gpu":
             return own
         label = f"{name} {direction}, one rank at a time" if by_itself else f"{name} {direction}"
         return self._path(label, tier.via, own if by_itself else own / self.ranks_per_node, by_itself)
 
-    def _own(self, name: str, tier: Tier, direction: str) -> float:
-        return self._stated(f"{name}.{direction}", tier_rate(name, tier, direction))
+    def _own(self, name: str, direction: str) -> float:
+        return self._stated(f"{name}.{direction}", tier_rate(self._cluster, name, direction))
 
-    def _swap(self, name: str, tier: Tier, direction: str) -> float:
-        device = self._own(name, tier, direction) / self.ranks_per_node
+    def _swap(self, name: str, direction: str) -> float:
+        device = self._own(name, direction) / self.ranks_per_node
         limit = swap_limit(self._cluster, self._runtime)
         if limit is None:
             return device

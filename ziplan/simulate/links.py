@@ -204,7 +204,7 @@ class Machine:
         self, name: str, tier: Tier, direction: str, by_itself: bool = False
     ) -> tuple[tuple[str, float], ...]:
         """A tier's own medium: what a byte takes of one rank's part of its time."""
-        rate = self._known(f"{name}.{direction}", tier_rate(name, tier, direction))
+        rate = self._known(f"{name}.{direction}", tier_rate(self._cluster, name, direction))
         if rate == UNLIMITED or not rate:
             return ()
         ranks = 1.0 if by_itself or tier.scope == "gpu" else self.ranks_per_node

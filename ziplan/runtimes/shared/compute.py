@@ -221,7 +221,7 @@ def _weights(f: Facts, flops: float, idle: float) -> float:
     """
     node, model = f.cluster.node, f.workload.model
     rate = matrix_rate(node, f.workload.precision).value
-    memory = tier_rate(f.gpu, node.tiers[f.gpu], "read").value
+    memory = tier_rate(f.cluster, f.gpu, "read").value
     if UNKNOWN in (rate, memory) or not model.matmul_params:
         return 0.0
     # All experts are read, however few of them a token is sent to.
