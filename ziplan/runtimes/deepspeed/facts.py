@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ziplan.laws.law import where
+from ziplan.laws.law import maximum, where
 from ziplan.runtimes.deepspeed.knobs import KEYS, Knobs, each, knobs, on_medium, stated_knobs
 from ziplan.runtimes.deepspeed.optimizers import OPTIMIZERS, Supported
 from ziplan.runtimes.deepspeed.shards import (
@@ -219,14 +219,21 @@ class Facts(shared.Facts):
     def beside_the_update(self) -> float:
         """Bytes per parameter of the other passes of a step on the host.
 
-        Gradients are unscaled and clipped in place (`unscale_and_clip_grads`), where there is nothing to do,
-        too, but in the newest releases below stage 3; updated weights are cast to the precision that
-        computes, and the CPU optimizer that copies by tile casts itself.
+        Gradients are scaled; updated weights are cast to the precision that computes, and the CPU optimizer
+        that copies by tile casts itself.
         """
-        below, unscaled = 1 - self.stage3, float(self.workload.precision != "fp16")
-        needless = self.traits.scales_if_needed * below * unscaled * (1 - self.clipped)
-        scaled = READ_AND_WRITTEN * self.master * (1 - needless)
-        return scaled + (1 - self.traits.copies_by_tile * below) * self.master + self.element
+        by_tile = self.traits.copies_by_tile * (1 - self.stage3)
+        return self.scaled + (1 - by_tile) * self.master + self.element
+
+    @cached_property
+    def scaled(self) -> float:
+        """Bytes per parameter of gradients that are unscaled and clipped in place (`unscale_and_clip_grads`).
+
+        Where there is nothing to do, too, but in the newest releases below stage 3.
+        """
+        needed = maximum(float(self.workload.precision == "fp16"), self.clipped)
+        needless = self.traits.scales_if_needed * (1 - self.stage3) * (1 - needed)
+        return READ_AND_WRITTEN * self.master * (1 - needless)
 
     @cached_property
     def on_gpu_in_twin_flow(self) -> float:

@@ -112,9 +112,9 @@ def beside_the_update(f: Facts) -> float:
     """Bytes per parameter, on the GPU, of a step's passes before and after the update itself."""
     stage = f.plan.zero_stage
     cast_back = f.master + f.element
-    part = READ_AND_WRITTEN * f.element + _cast(f) + _measured(f) + _unscaled(f) + cast_back
+    part = READ_AND_WRITTEN * f.element + _cast(f) + _measured(f) + f.scaled + cast_back
     # Stage 0 flattens in the optimizer's precision, and takes the norm of that as it is.
-    whole = _cast(f) + (READ_AND_WRITTEN + 1) * f.master + _checked(f) + _unscaled(f) + cast_back
+    whole = _cast(f) + (READ_AND_WRITTEN + 1) * f.master + _checked(f) + f.scaled + cast_back
     copies = where(f.gpu_master > 0, 1.0, 0.0)
     return f.traits.passes_gradients * copies * where(stage >= 1, part, whole)
 
@@ -124,16 +124,11 @@ def _cast(f: Facts) -> float:
     return 0.0 if f.master == f.element else f.element + f.master
 
 
-def _unscaled(f: Facts) -> float:
-    """Scaled in place, but where there is neither a scale nor a largest norm (`unscale_and_clip_grads`)."""
-    clipped = f.stated is None or f.stated.gradient_clipping > 0
-    return READ_AND_WRITTEN * f.master if clipped or f.workload.precision == "fp16" else 0.0
-
-
 def _measured(f: Facts) -> float:
     """The norm of what a rank owns, and a look for overflows: below stage 3 whatever the precision."""
     in_fp16 = 1.0 if f.workload.precision == "fp16" else 0.0
-    checked = where(f.plan.zero_stage >= 3, in_fp16, 1.0) * _checked(f)
+    on_gpu = in_fp16 * (1 - f.traits.checks_on_host * f.optimizer_off_gpu)
+    checked = where(f.plan.zero_stage >= 3, on_gpu, 1.0) * _checked(f)
     return f.element + NORM_BYTES + checked
 
 
