@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from ziplan.check.finding import Finding
 from ziplan.check.rules import RULES
 from ziplan.errors import BadInput
+from ziplan.files.record import FileRecord
 from ziplan.units import Seconds, UnitError
 
 FILE = ".ziplan.yaml"
@@ -57,11 +58,7 @@ Duration = Annotated[Seconds, AfterValidator(_positive)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-
-class IgnoreFile(_Record):
+class IgnoreFile(FileRecord):
     """One entry under `ignore:`; nothing is ignored without a reason."""
 
     code: Annotated[str, AfterValidator(_known)]
@@ -69,7 +66,7 @@ class IgnoreFile(_Record):
     reason: str = Field(min_length=1)
 
 
-class Gates(_Record):
+class Gates(FileRecord):
     """Limits that a config must keep; None is no limit.
 
     Times are those of the played step. `max_memory` is a share of what a tier has, of every tier or
@@ -84,7 +81,7 @@ class Gates(_Record):
     min_drive_lifetime: Duration | None = None
 
 
-class PolicyFile(_Record):
+class PolicyFile(FileRecord):
     """A `.ziplan.yaml`."""
 
     ignore: list[IgnoreFile] = Field(default_factory=list)

@@ -119,6 +119,7 @@ def _unit(annotation: Any) -> Unit | None:
 _SENTENCES = {
     "int": "expected a whole number",
     "float": "expected a number",
+    "finite": "expected a finite number",
     "bool": "expected true or false",
     "string": "expected text",
     "dict": "expected a mapping of keys to values",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
+from ziplan.files.record import FileRecord
 from ziplan.units import Bytes, BytesPerSecond, FlopsPerSecond, ParamsPerSecond, Precision, UnitError
 
 MOST = 1_000_000
@@ -24,10 +25,8 @@ ComputeRate = Annotated[FlopsPerSecond, AfterValidator(_positive)]
 UpdateRate = Annotated[ParamsPerSecond, AfterValidator(_positive)]
 
 
-class Part(BaseModel):
-    """A frozen record of a file; keys it does not know are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+class Part(FileRecord):
+    """A part of a machine."""
 
 
 class Memory(Part):

@@ -141,7 +141,7 @@ def sustained_rate(node: Node, precision: Precision) -> Rate:
     peak = gpu.peak_flops_per_s[precision]
     ceiling = gpu.matmul_flops_per_s.get(precision, peak)
     rate, low, high = (min(share * peak, ceiling) for share in ACHIEVABLE_SHARE)
-    return taken("gpu.sustained_flops_per_s", rate, "FLOP/s", ACHIEVABLE_SOURCE, low, high)
+    return taken(f"gpu.sustained_flops_per_s.{precision}", rate, "FLOP/s", ACHIEVABLE_SOURCE, low, high)
 
 
 def counts_waves(node: Node, precision: Precision) -> bool:

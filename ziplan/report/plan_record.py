@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
+from ziplan.files.record import FileRecord, Fractions
 from ziplan.units import Precision
 from ziplan.workload.optimizers import OptimizerName
 from ziplan.workload.training import Trainable
-
-TOLERANCE = 1e-6
-"""How far fractions may be from adding up to 1."""
-
-
-def _adding_up(parts: dict[str, float]) -> dict[str, float]:
-    if any(part < 0 for part in parts.values()) or abs(sum(parts.values()) - 1) > TOLERANCE:
-        raise ValueError(f"fractions must add up to 1, these add up to {sum(parts.values()):g}")
-    return parts
 
 
 def _names(files: dict[str, str]) -> dict[str, str]:
@@ -27,13 +19,10 @@ def _names(files: dict[str, str]) -> dict[str, str]:
 
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-Fractions = Annotated[dict[str, float], AfterValidator(_adding_up)]
 
 
-class PlacementFile(BaseModel):
+class PlacementFile(FileRecord):
     """The `placement` of a plan.yaml: tier to fraction, for each kind of state."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     params: Fractions
     grads: Fractions
@@ -41,10 +30,8 @@ class PlacementFile(BaseModel):
     checkpoints: Fractions
 
 
-class PlannedFor(BaseModel):
+class PlannedFor(FileRecord):
     """The training that a plan was made for: what its bytes and times follow from, beside the plan."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     model: str
     total_params: int = Field(ge=0)
@@ -58,10 +45,8 @@ class PlannedFor(BaseModel):
     trainable: Trainable = "all"
 
 
-class PlanFile(BaseModel):
+class PlanFile(FileRecord):
     """A plan.yaml."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     schema_name: Literal["ziplan.plan/1"] = Field(alias="schema")
     runtime: str = ""

@@ -29,15 +29,32 @@ MOST_GPUS = 65_536
 
 def plain_stage3(problem: Problem, best: Estimate) -> Baseline:
     """The GPUs that plain stage 3 needs, and its step time on them (None where it cannot be told)."""
-    usable, states = _divided(problem, best.plan.dp_degree)
-    if usable <= 0:
+    gpus, usable = _needed(problem, best.plan.dp_degree)
+    if gpus > MOST_GPUS:
         return Baseline(float("inf"), usable, None, False)
-    gpus = Derivation(record=False).apply(
-        gpus_for_plain_stage3, state_bytes=states, usable_hbm_per_gpu=usable
-    )
     here = gpus <= problem.cluster.gpu_count
     step_time, step_gpus = _step_time(problem, gpus, best)
-    return Baseline(float(gpus), float(usable), step_time, bool(here), step_gpus)
+    return Baseline(gpus, usable, step_time, bool(here), step_gpus)
+
+
+def _needed(problem: Problem, dp_degree: float) -> tuple[float, float]:
+    """The GPUs over which all states fit, inf where no number does, and what each has left for them.
+
+    States over more ranks are more bytes where a runtime pads what it divides: FSDP2 pads stacked experts to
+    a whole number for each rank.
+    """
+    gpus, usable = 0.0, 0.0
+    while gpus <= MOST_GPUS:
+        usable, states = _divided(problem, gpus or dp_degree)
+        if usable <= 0:
+            break
+        needed = Derivation(record=False).apply(
+            gpus_for_plain_stage3, state_bytes=states, usable_hbm_per_gpu=usable
+        )
+        if needed <= gpus:
+            return gpus, usable
+        gpus = needed
+    return float("inf"), usable
 
 
 def _plain(problem: Problem, dp_degree: float) -> Plan:

@@ -7,18 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files import Document, read, validate
+from ziplan.files.record import FileRecord, Fractions
 from ziplan.files.validation import WRONG_VALUE
 from ziplan.units import Precision
 from ziplan.workload.loading import Loading
@@ -28,7 +21,6 @@ from ziplan.workload.training import MOST_WORKERS, Kernels, Optimizer, Threads, 
 
 SCHEMA = "ziplan.measurement/1"
 SHIPPED = Path(__file__).parent / "measurements"
-TOLERANCE = 1e-6
 
 Outcome = Literal["fits", "oom"]
 Medium = Literal["hbm", "dram", "nvme"]
@@ -49,10 +41,8 @@ Phases = Annotated[
 """One phase, or several where the source does not tell which of them it was."""
 
 
-class Entry(BaseModel):
-    """A frozen part of a record; keys it does not know are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+class Entry(FileRecord):
+    """A part of a record."""
 
 
 class SourceEntry(Entry):
@@ -122,7 +112,7 @@ class RuntimeEntry(Entry):
     published: str = ""
 
 
-Home = str | dict[str, float]
+Home = str | Fractions
 
 
 class PlacementEntry(Entry):
@@ -132,13 +122,6 @@ class PlacementEntry(Entry):
     grads: Home | None = None
     optimizer: Home = "hbm"
     checkpoints: Home = "hbm"
-
-    @field_validator("params", "grads", "optimizer", "checkpoints")
-    @classmethod
-    def _adds_up(cls, home: Home | None) -> Home | None:
-        if isinstance(home, dict) and abs(sum(home.values()) - 1) > TOLERANCE:
-            raise ValueError(f"fractions must add up to 1, these add up to {sum(home.values()):g}")
-        return home
 
 
 class PlanEntry(Entry):

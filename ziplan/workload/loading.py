@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator
 
+from ziplan.files.record import FileRecord
 from ziplan.units import Bytes, Precision, UnitError
 
 
@@ -15,15 +16,13 @@ def _positive(value: float) -> float:
     return value
 
 
-class Loading(BaseModel):
+class Loading(FileRecord):
     """What is known of loading; None where it is not.
 
     With `zero_init` every rank keeps its shard of a tensor alone from the moment it is made
     (DeepSpeed's zero.Init, stage 3 only). `dtype` is that of the weights while they are loaded,
     `copies` who has them, `largest_file` the size of the largest file of the checkpoint.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     zero_init: bool | None = None
     dtype: Precision | None = None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
+from ziplan.files.record import FileRecord
 from ziplan.units import Launcher, Precision
 from ziplan.workload.loading import Loading
 from ziplan.workload.loss import Loss
@@ -17,10 +18,8 @@ if TYPE_CHECKING:
     from ziplan.workload.companions import Companion
 
 
-class Settings(BaseModel):
-    """A frozen record of a file; keys it does not know are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+class Settings(FileRecord):
+    """A part of a training."""
 
 
 MOST_WORKERS = 1024

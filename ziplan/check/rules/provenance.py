@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ziplan.check.case import Case
 from ziplan.check.finding import Hit, Number, Rule
@@ -31,7 +31,7 @@ RESOURCES = {
     "cpu.adam_params_per_s": ("cpu_optimizer",),
     "fabric": ("gather",),
 }
-"""Resources that an assumption is the rate of; a tier's rate names its tier."""
+"""What an assumption begins with, and the resources that it is the rate of; a tier's rate names its tier."""
 
 
 def assumed(case: Case) -> Iterator[Hit]:
@@ -40,7 +40,7 @@ def assumed(case: Case) -> Iterator[Hit]:
     if estimate is None or not math.isfinite(estimate.step_time):
         return
     for assumption in estimate.assumptions:
-        resources = RESOURCES.get(assumption.name) or tuple(_of_tier(assumption.name))
+        resources = tuple(_resources(assumption.name))
         time = case.terms(*resources)
         if time > LARGE_TERM * estimate.step_time:
             low, high = assumption.low, assumption.high
@@ -61,8 +61,11 @@ def assumed(case: Case) -> Iterator[Hit]:
             )
 
 
-def _of_tier(name: str) -> Iterable[str]:
-    """Resources of "tiers.nvme.write_bandwidth"."""
+def _resources(name: str) -> Iterator[str]:
+    """What an assumption ("gpu.sustained_flops_per_s.bf16", "tiers.nvme.write_bandwidth") is the rate of."""
+    for start, resources in RESOURCES.items():
+        if name.startswith(start):
+            yield from resources
     parts = name.split(".")
     if len(parts) == 3 and parts[0] == "tiers":
         direction = parts[2].removesuffix("_bandwidth")
