@@ -113,3 +113,15 @@ def sums(answer):
             if demand.resource == COLLECTIVE:
                 found[demand.term] = found.get(demand.term, 0.0) + segment.repeats * demand.amount
     return found
+
+
+def prefetched(machine, work):
+    axis = next(axis for axis in DEEPSPEED.axes(machine, work) if axis.name == "prefetch")
+    return [option["prefetch_depth"] for option in axis.choices]
+
+
+def test_between_nodes_a_layer_is_read_ahead_unless_that_takes_much_memory():
+    """One of 0.4 GB: of 80 GB that is little, of 4 GB it is not."""
+    assert prefetched(ONE, WORK) == [1.0, 0.0]
+    assert prefetched(TWO, WORK) == [1.0]
+    assert prefetched(cluster(nodes=2, gpus=8, hbm="4 GB"), WORK) == [1.0, 0.0]
