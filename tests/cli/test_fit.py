@@ -66,6 +66,16 @@ def test_the_format_may_come_from_the_environment(answers, capsys, monkeypatch):
     assert json.loads(ziplan(capsys, *FIT).out)["verdict"] == "fits"
 
 
+@pytest.mark.parametrize("command", ["simulate", "limits", "compare"])
+def test_so_it_may_for_every_command_that_has_several(command, capsys, monkeypatch):
+    words = (command, *FIT[1:])
+    asked = ziplan(capsys, *words, "--json").out
+    monkeypatch.setenv("ZIPLAN_FORMAT", "json")
+    assert json.loads(ziplan(capsys, *words).out).keys() == json.loads(asked).keys()
+    shape = ziplan(capsys, "models", "show", "llama-3.1-8b")
+    assert json.loads(shape.out)["schema"] == "ziplan.model/1"
+
+
 @pytest.mark.parametrize(("command", "form"), [("fit", "github"), ("fit", "csv"), ("sweep", "github")])
 def test_a_form_of_the_environment_that_a_command_lacks_is_left_aside_with_a_hint(
     answers, capsys, monkeypatch, command, form

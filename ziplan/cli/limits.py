@@ -29,7 +29,8 @@ def limits(
         bool,
         typer.Option("--map", help="Where the tier that binds is hidden, over ranks and tokens per rank."),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="As ziplan.limits/1.")] = False,
+    json: options.JsonOption = False,
+    format: options.FormatOption = options.Format.TEXT,
     output: options.OutputOption = None,
 ) -> None:
     """The three ceilings on a model's size (capacity, width, compute), and the training time."""
@@ -37,7 +38,7 @@ def limits(
     request = given.on(model, cluster)
     answer = answer_to(request)
     found = _map(request, answer) if map else None
-    if json:
+    if json or format is options.Format.JSON:
         from ziplan.report.json import dumps, limits_document
 
         document = limits_document(answer)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from ziplan.cli import options
@@ -36,13 +34,14 @@ def list_all() -> None:
 @app.command("show")
 def show_one(
     model: options.ModelArgument,
-    json: Annotated[bool, typer.Option("--json", help="As ziplan.model/1.")] = False,
+    json: options.JsonOption = False,
+    format: options.FormatOption = options.Format.TEXT,
 ) -> None:
     """One model: its parameters and every operator."""
     from ziplan.workload.load import load_model
 
     shape = load_model(model)
-    if json:
+    if json or format is options.Format.JSON:
         from ziplan.report.json import dumps, model_document
 
         write(dumps(model_document(shape)))

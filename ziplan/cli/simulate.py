@@ -97,7 +97,8 @@ def simulate(
     fetch: FetchOption = Fetch.STRIPED,
     stop_at_turn: TurnOption = False,
     trace: TraceOption = None,
-    json: Annotated[bool, typer.Option("--json", help="As ziplan.simulate/1.")] = False,
+    json: options.JsonOption = False,
+    format: options.FormatOption = options.Format.TEXT,
     output: options.OutputOption = None,
 ) -> int:
     """Play one training step on the machine's links: what waits for what, and how busy each link is."""
@@ -117,7 +118,7 @@ def simulate(
     told = _told(problem, plan, slowed, playing)
     if trace is not None:
         _write_trace(told, trace)
-    _deliver(told, json, output)
+    _deliver(told, json or format is options.Format.JSON, output)
     return ExitCode.UNKNOWN if told.simulation.unknown else ExitCode.OK
 
 
