@@ -211,3 +211,22 @@ def test_what_a_launch_script_says(text):
     launch = Launch("launch.sh", text)
     every = ("expands_segments", "keeps_pinned_sizes", "lifts_memlock", "recomputes")
     assert tuple(name for name in every if getattr(launch, name)) == LAUNCHES[text]
+
+
+ALLOCATORS = {
+    # What the script says, what model.yaml says, and what counts: rounding, segments that grow.
+    ("", ()): (True, False),
+    ("", (False, True)): (False, True),
+    ("pinned_max_round_threshold_mb:1", (True, True)): (False, True),
+    ("expandable_segments:True", (True, False)): (True, True),
+    ("expandable_segments:False", (False, True)): (False, False),
+}
+
+
+@pytest.mark.parametrize(("value", "stated"), ALLOCATORS)
+def test_what_a_script_tells_the_allocators_counts_before_model_yaml(tmp_path, value, stated):
+    training = dict(zip(("pinned_rounding", "expandable_segments"), stated, strict=bool(stated)))
+    exported = f"export PYTORCH_ALLOC_CONF={value}\n" if value else ""
+    ask = Ask(CPU, launch=f"{exported}torchrun --nproc_per_node 8 t.py", training=training)
+    found = ask.case(tmp_path).workload.training
+    assert (found.pinned_rounding, found.expandable_segments) == ALLOCATORS[value, stated]

@@ -201,10 +201,12 @@ def run(job):
     prepare_training(model, job["trainable"])
     elements = sum(parameter.numel() for parameter in model.parameters())
     optimizer = setup.setup(model, weights)
+    compiled = sum(module._compiled_call_impl is not None for module in model.modules())
     batches = torch.Generator().manual_seed(1)
     steps = [train_step(job, setup, model, optimizer, meter, batches) for _ in range(STEPS)]
     with Watch(model) as watch:
         train_step(job, setup, model, optimizer, meter, batches)
     live = {param.data_ptr() for param in (p._local_tensor for p in model.parameters())}
     pinned = sum(t.untyped_storage().nbytes() for pointer, t in meter.pinned.items() if pointer in live)
-    return {"elements": elements, "steps": steps, "pinned": pinned, "peak": dict(watch.peak)}
+    found = {"elements": elements, "steps": steps, "pinned": pinned, "compiled": compiled}
+    return {**found, "peak": dict(watch.peak)}

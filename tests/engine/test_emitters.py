@@ -43,10 +43,10 @@ def plans(draw):
     return machine, work, emitter.settle(machine, work, Plan(**fields))
 
 
-def emitted(trainer, precision="bf16", nodes=1, gpus=1, kind="adamw", **fields):
+def emitted(trainer, precision="bf16", nodes=1, gpus=1, kind="adamw", training=(), **fields):
     """Files of a plan by hand, with settings of the optimizer that are nobody's defaults."""
     optimizer = {"learning_rate": 3e-4, "weight_decay": 0.1, "beta1": 0.85, "beta2": 0.95, "epsilon": 1e-7}
-    work = workload(precision=precision, optimizer={**optimizer, "kind": kind})
+    work = workload(precision=precision, optimizer={**optimizer, "kind": kind}, **dict(training))
     fields = {"dp_degree": float(nodes * gpus), "micro_batch_size": 3.0, "accumulation_steps": 2.0, **fields}
     machine = cluster(nodes=nodes, gpus=gpus)
     return emitter.emit(machine, work, emitter.settle(machine, work, plan(**fields)), trainer=trainer)
@@ -219,6 +219,23 @@ def test_other_launchers_tell_accelerate_the_same(folder, precision):
         check_plugin(plugin(environment), json.loads(files["ds_config.json"]), 8)
 
 
+@pytest.mark.parametrize("kernels", ["eager", "compiled"])
+def test_accelerate_compiles_layers_where_that_was_planned(folder, kernels):
+    """Its own launcher reads no `dynamo_config` under DeepSpeed, and hands on the environment."""
+    from accelerate.utils import TorchDynamoPlugin
+
+    files = emitted("accelerate", training={"kernels": kernels})
+    for name in ("launch.sh", "launch_torchrun.sh", "launch_accelerate.sh"):
+        lines = [x for x in files[name].splitlines() if x.startswith("export ACCELERATE_")]
+        exports = dict(line.removeprefix("export ").split("=", 1) for line in lines)
+        with mock.patch.dict(os.environ, exports):
+            environment = launched(folder, files)[1] if name == "launch_accelerate.sh" else exports
+            with mock.patch.dict(os.environ, environment):
+                made = TorchDynamoPlugin()
+        wanted = ("INDUCTOR", True) if kernels == "compiled" else ("NO", False)
+        assert (made.backend.value, made.use_regional_compilation) == wanted
+
+
 @pytest.mark.parametrize("key", ["mixed_precision", "gradient_accumulation_steps", "zero_stage"])
 def test_accelerate_refuses_what_is_said_twice(folder, key):
     """Why its config leaves these out."""
@@ -275,6 +292,24 @@ def test_the_trainer_agrees_with_the_config(trainer_arguments, precision, home, 
     assert arguments.gradient_checkpointing_kwargs == ({"use_reentrant": False} if recomputes else None)
     arguments.deepspeed_plugin.set_mixed_precision(arguments.mixed_precision)
     check_plugin(arguments.deepspeed_plugin, document, 16)
+
+
+@pytest.mark.parametrize(
+    ("training", "backend", "liger"),
+    [
+        ({}, None, False),
+        ({"kernels": "compiled"}, "inductor", False),
+        ({"kernels": "fused", "loss": "fused"}, None, True),
+        ({"kernels": "compiled", "loss": "fused"}, "inductor", True),
+    ],
+)
+def test_the_trainer_takes_the_kernels(trainer_arguments, training, backend, liger, monkeypatch):
+    monkeypatch.setattr("ziplan.runtimes.shared.said.OF_LIGER", {workload().model.family})
+    arguments = trainer_arguments(emitted("huggingface", training=training), 1)
+    assert arguments.torch_compile is (backend is not None)
+    assert arguments.torch_compile_backend == backend  # what the Trainer has accelerate compile with
+    assert arguments.use_liger_kernel is liger
+    assert (arguments.liger_kernel_config is not None) == liger
 
 
 @pytest.mark.parametrize("kind", ["lion", "sgd", "adafactor", "adamw_8bit"])

@@ -53,6 +53,7 @@ class Case:
             "trainable": trainable,
             "optimizer": kind,
             "master_precision": fields.pop("master", "fp32"),
+            "kernels": fields.pop("kernels", None),
         }
         self.workload = load_workload(str(folder), settings)
         rate = [("gpu.peak_flops_per_s.fp32", "19.5 TFLOP/s")]
@@ -224,6 +225,19 @@ def test_attention_alone_is_recomputed(tmp_path):
         check(case, "hbm")
         losses.append([step["loss"] for step in case.done[0]["steps"]])
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_compiled_layers_hold_and_move_the_same(tmp_path):
+    """Graphs leave FSDP2's hooks and recomputation alone, and the losses are those of eager layers."""
+    mode = Checkpointing.FULL
+    losses = []
+    for kernels in ("eager", "compiled"):
+        (folder := tmp_path / kernels).mkdir()
+        case = Case(folder, 2, "hbm", activation_checkpointing=mode, precision="fp32", kernels=kernels)
+        check(case, "hbm")
+        assert case.done[0]["compiled"] == (3 if kernels == "compiled" else 0)
+        losses.append([step["loss"] for step in case.done[0]["steps"]])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_tied_embeddings_are_gathered_once(tmp_path):

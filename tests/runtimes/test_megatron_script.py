@@ -15,10 +15,10 @@ from ziplan.workload.training import Training, Workload
 MEGATRON = RUNTIMES["megatron"]
 
 
-def script_of(name, machine=None, **degrees):
+def script_of(name, machine=None, training=(), **degrees):
     """What is written for one of the shipped shapes, an argument a line."""
-    model = load_model(name)
-    work = Workload(model, Training(sequence_length=512), "bf16", kept_bytes(model, "flash", "bf16"))
+    model, settings = load_model(name), Training(sequence_length=512, **dict(training))
+    work = Workload(model, settings, "bf16", kept_bytes(model, "flash", "bf16"))
     chosen = plan(zero_stage=1.0, **{"dp_degree": 8.0, **degrees})
     text = MEGATRON.emit(machine or cluster(gpus=8), work, chosen)["launch.sh"]
     return {line.removesuffix(" \\").strip() for line in text.splitlines()}
@@ -81,6 +81,32 @@ def test_the_arguments_make_as_many_parameters(name):
 def test_no_script_is_written_for_what_is_no_gpt(name, why):
     with pytest.raises(CannotEmit, match=f"another model: .*{why}"):
         script_of(name)
+
+
+ASKED = {
+    "--attention-backend flash": {},
+    "--attention-backend unfused": {"attention": "eager"},
+    "--attention-softmax-in-fp32": {"attention": "eager", "softmax": "fp32"},
+    "--cross-entropy-loss-fusion": {"loss": "fused"},
+    "--attention-dropout 0 --hidden-dropout 0": {"dropout": False},
+    "--no-bias-swiglu-fusion": {"kernels": "eager"},
+    "--no-rope-fusion": {"kernels": "eager"},
+}
+"""Arguments, each with the training that has it asked for and that without which it is not."""
+
+
+@pytest.mark.parametrize("argument", ASKED)
+def test_a_script_asks_for_the_kernels_that_were_predicted_with(argument):
+    assert argument in script_of("llama-3.1-8b", training=ASKED[argument])
+    other = {"attention": "eager"} if argument == "--attention-backend flash" else {}
+    assert argument not in script_of("llama-3.1-8b", training=other)
+
+
+def test_what_no_argument_asks_for_is_said():
+    said = script_of("llama-3.1-8b", training={"kernels": "eager", "loss": "upcast"})
+    assert "# Predicted with eager kernels; norms stay fused, which no argument turns off." in said
+    assert any("fp32 copy of the logits" in line for line in said)
+    assert not any("Predicted with" in line for line in script_of("llama-3.1-8b"))
 
 
 def test_a_script_starts_the_ranks_of_the_plan():

@@ -48,9 +48,10 @@ class Launch(NamedTuple):
         return any(setting in self.commands for setting in settings)
 
     @property
-    def expands_segments(self) -> bool:
-        """Whether PyTorch is told to let the GPU's segments grow."""
-        return re.search(r"\bexpandable_segments:\s*[Tt]rue", self.commands) is not None
+    def expands_segments(self) -> bool | None:
+        """Whether PyTorch is told to let the GPU's segments grow, or not to; None: neither."""
+        stated = re.search(r"\bexpandable_segments:\s*([Tt]rue|[Ff]alse)", self.commands)
+        return None if stated is None else stated[1] in ("True", "true")
 
     @property
     def recomputes(self) -> bool:

@@ -247,16 +247,19 @@ def _computed(opened: Opened, precision: str | None, precisions: tuple[str, ...]
 def _over(config: Mapping[str, Any], training: Training, launch: Launch | None) -> dict[str, Any]:
     """What the config says of training, to be put over what the model's file says, and how PyTorch allocates.
 
-    Where both say how weights are loaded, what only the file says stays. PyTorch rounds pinned blocks up, and
-    has no segments that grow, unless it is told otherwise, which a launch script does or nobody.
+    Where both say how weights are loaded, what only the file says stays. What a launch script tells PyTorch's
+    allocators counts, then what the file says; PyTorch that is told nothing rounds pinned blocks up, and has
+    no segments that grow.
     """
     over = dict(config)
     if "loading" in over:
         over["loading"] = {**training.loading.model_dump(exclude_unset=True), **over["loading"]}
-    if "pinned_rounding" not in training.model_fields_set:
-        over["pinned_rounding"] = launch is None or not launch.keeps_pinned_sizes
-    if "expandable_segments" not in training.model_fields_set:
-        over["expandable_segments"] = launch is not None and launch.expands_segments
+    exact = launch is not None and launch.keeps_pinned_sizes
+    if exact or "pinned_rounding" not in training.model_fields_set:
+        over["pinned_rounding"] = not exact
+    grows = None if launch is None else launch.expands_segments
+    if grows is not None or "expandable_segments" not in training.model_fields_set:
+        over["expandable_segments"] = bool(grows)
     return over
 
 

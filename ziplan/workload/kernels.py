@@ -15,6 +15,12 @@ EAGER_ALONE = ("bloom", "mpt")
 EAGER_UNLESS_ASKED = ("gemma2", "gpt_neo", "gpt_oss")
 """Families that have one and take eager attention unless asked for it: SDPA cannot compute theirs."""
 
+OF_LIGER = frozenset(
+    {"gemma", "gemma2", "gemma3_text", "glm4", "gpt_oss", "granite", "llama", "llama4_text", "mistral"}
+    | {"mixtral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_moe", "smollm3"}
+)
+"""Families that Liger 0.8 has kernels for (`MODEL_TYPE_TO_APPLY_LIGER_FN`); it leaves others as they are."""
+
 OF_THEIR_OWN = ("bloom", "falcon", "gpt_neo", "mpt")
 """Families whose attention looks into no table of functions, so that nothing can be put around it there."""
 

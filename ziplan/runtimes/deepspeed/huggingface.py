@@ -8,6 +8,11 @@ from typing import Any
 from ziplan.plan import Checkpointing
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
+from ziplan.runtimes.shared.said import has_liger
+from ziplan.workload.training import Workload
+
+LAYERS = ("rope", "rms_norm", "layer_norm", "swiglu", "geglu")
+"""Liger's names of what it has kernels for inside of layers; it passes over those that a family lacks."""
 
 
 def trainer_refusals(facts: Facts) -> list[str]:
@@ -18,6 +23,16 @@ def trainer_refusals(facts: Facts) -> list[str]:
     if facts.checkpoints_on(facts.host):
         reasons.append("the Trainer keeps activation checkpoints on the GPU: leave out --allow-tiling")
     return reasons
+
+
+def by_liger(workload: Workload) -> tuple[str, str]:
+    """How the Trainer asks for fused kernels and for a fused loss; empty where Liger lacks the family."""
+    if not has_liger(workload):
+        return "", ""
+    return (
+        "by use_liger_kernel of trainer_args.json",
+        "by Liger's fused_linear_cross_entropy, which holds fewer logits at a time",
+    )
 
 
 def trainer_arguments(facts: Facts, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,6 +49,7 @@ def trainer_arguments(facts: Facts, config: Mapping[str, Any]) -> dict[str, Any]
         "bf16": "bf16" in config,
         "fp16": "fp16" in config,
         **made_here,
+        **_kernels(facts.workload),
         "learning_rate": optimizer.learning_rate,
         "weight_decay": optimizer.weight_decay,
         "adam_beta1": optimizer.beta1,
@@ -41,3 +57,21 @@ def trainer_arguments(facts: Facts, config: Mapping[str, Any]) -> dict[str, Any]
         "adam_epsilon": optimizer.epsilon,
         "max_grad_norm": config["gradient_clipping"],
     }
+
+
+def _kernels(workload: Workload) -> dict[str, Any]:
+    """What computes between products with matrices, and the loss, where that is not transformers' own.
+
+    Liger's other loss, `cross_entropy`, would get logits that transformers has made fp32 of.
+    """
+    training = workload.training
+    arguments: dict[str, Any] = {"torch_compile": True} if training.kernels == "compiled" else {}
+    fused, loss = training.kernels == "fused", training.loss == "fused"
+    if has_liger(workload) and (fused or loss):
+        arguments["use_liger_kernel"] = True
+        arguments["liger_kernel_config"] = {
+            **({} if fused else dict.fromkeys(LAYERS, False)),
+            "cross_entropy": False,
+            "fused_linear_cross_entropy": loss,
+        }
+    return arguments

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 
 from ziplan.plan import Checkpointing
 from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.huggingface import by_liger
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
+from ziplan.runtimes.shared.said import ALLOCATOR, allocator_notes, allocator_setting, lines_of_train_py
 from ziplan.runtimes.shared.threads import divided_by_the_shell, threads_to_set
 from ziplan.runtimes.shared.train_py import recomputed_attention, trainable_lines
 from ziplan.workload.kernels import OF_THEIR_OWN
@@ -19,6 +21,16 @@ PORT = 29500
 """torch.distributed's own default port."""
 
 DTYPES = {"fp32": "torch.float32", "fp16": "torch.float16", "bf16": "torch.bfloat16"}
+
+COMPILED_BY = {
+    "none": "engine.compile() before the first step",
+    "huggingface": "torch_compile of trainer_args.json",
+    "accelerate": "accelerate, asked below",
+}
+"""What has layers compiled, by trainer; DeepSpeed's own config has no key for it."""
+
+REGIONS = {"ACCELERATE_DYNAMO_BACKEND": "inductor", "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION": "true"}
+"""What has accelerate compile each layer."""
 
 ARGUMENTS = {
     "none": " --deepspeed --deepspeed_config ds_config.json",
@@ -85,8 +97,9 @@ def _accelerate(facts: Facts) -> str:
             'NODE_RANK="${NODE_RANK:-${SLURM_NODEID:?set NODE_RANK: 0 on the first node, then 1, 2, ...}}"',
         ]
     notes = ["Run this on every node."] if checks else ()
-    # accelerate's launcher makes its variables from its config.
-    exports = _environment(facts, "none")
+    # accelerate's launcher makes its variables from its config. Under DeepSpeed it makes none for its
+    # compiler, and hands on what it is given.
+    exports = {**_environment(facts, "none"), **_compiler(facts)}
     line = f"accelerate launch {options} train.py"
     return _script(facts, "accelerate", *checks, line, notes=notes, environment=exports)
 
@@ -127,9 +140,9 @@ def _script(
         exports.setdefault("OMP_NUM_THREADS", divided_by_the_shell(int(facts.ranks)))
     lines = [
         "#!/usr/bin/env bash",
-        *(f"# {note}" for note in (*notes, *_of_train_py(facts, trainer), *_of_the_others(facts))),
+        *(f"# {note}" for note in _comments(facts, trainer, notes)),
         "set -eu",
-        "# Pinned buffers above 1 MB at their exact size: PyTorch rounds up to a power of two otherwise.",
+        *(f"# {note}" for note in allocator_notes(facts.workload.training)),
         *(f"export {name}={value}" for name, value in exports.items()),
         *_locked_memory(facts),
         *commands,
@@ -142,7 +155,7 @@ def _text(lines: list[str]) -> str:
 
 
 def _environment(facts: Facts, trainer: str) -> dict[str, str]:
-    variables = {"PYTORCH_ALLOC_CONF": "expandable_segments:True,pinned_max_round_threshold_mb:1"}
+    variables = {ALLOCATOR: allocator_setting(facts.workload.training)}
     threads = threads_to_set(facts)
     if facts.optimizer_off_gpu and threads:
         variables["OMP_NUM_THREADS"] = str(threads)
@@ -150,7 +163,12 @@ def _environment(facts: Facts, trainer: str) -> dict[str, str]:
         variables["ACCELERATE_USE_DEEPSPEED"] = "true"
         variables["ACCELERATE_DEEPSPEED_CONFIG_FILE"] = "ds_config.json"
         variables["ACCELERATE_DEEPSPEED_ZERO3_INIT"] = "true" if facts.stage3 else "false"
+        variables |= _compiler(facts)
     return variables
+
+
+def _compiler(facts: Facts) -> dict[str, str]:
+    return REGIONS if facts.workload.training.kernels == "compiled" else {}
 
 
 def _locked_memory(facts: Facts) -> list[str]:
@@ -162,6 +180,13 @@ def _locked_memory(facts: Facts) -> list[str]:
         "ulimit -l unlimited 2>/dev/null || "
         'echo "locked memory is limited to $(ulimit -l) KiB: raise memlock in limits.conf" >&2',
     ]
+
+
+def _comments(facts: Facts, trainer: str, notes: Iterable[str]) -> list[str]:
+    """What a script says above its commands."""
+    fused, loss = by_liger(facts.workload) if trainer == "huggingface" else ("", "")
+    predicted = lines_of_train_py(facts.workload, COMPILED_BY[trainer], fused, loss)
+    return [*notes, *_of_train_py(facts, trainer), *predicted, *_of_the_others(facts)]
 
 
 def _of_train_py(facts: Facts, trainer: str) -> list[str]:

@@ -7,8 +7,15 @@ from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing, Plan
 from ziplan.runtimes.fsdp.facts import Facts
-from ziplan.runtimes.fsdp.snippet import setup_module
+from ziplan.runtimes.fsdp.snippet import COMPILED_BY, setup_module
 from ziplan.runtimes.fsdp.space import refusals
+from ziplan.runtimes.shared.said import (
+    ALLOCATOR,
+    allocator_notes,
+    allocator_setting,
+    dynamo_config,
+    lines_of_train_py,
+)
 from ziplan.runtimes.shared.threads import divided_by_the_shell, threads_to_set
 from ziplan.runtimes.shared.train_py import trainable_lines, within_reach
 from ziplan.workload.training import Workload
@@ -64,6 +71,7 @@ def _accelerate(f: Facts) -> str:
             "debug: false",
             "distributed_type: FSDP",
             "downcast_bf16: 'no'",
+            *dynamo_config(f.workload.training),
             "fsdp_config:",
             f"  fsdp_activation_checkpointing: {_yes(recomputes)}",
             "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
@@ -99,7 +107,8 @@ def _yes(value: bool) -> str:
 
 def _prepared(f: Facts) -> list[str]:
     lines = trainable_lines(f.workload.training)
-    return [*(["In train.py, before the model is sharded:", *lines] if lines else []), *_of_the_others(f)]
+    prepared = ["In train.py, before the model is sharded:", *lines] if lines else []
+    return [*prepared, *lines_of_train_py(f.workload, COMPILED_BY), *_of_the_others(f)]
 
 
 def _of_the_others(f: Facts) -> list[str]:
@@ -118,7 +127,7 @@ def _launch(f: Facts) -> str:
         if f.cluster.nodes > 1
         else f"--standalone {where_to}"
     )
-    settings = ["PYTORCH_ALLOC_CONF=expandable_segments:True,pinned_max_round_threshold_mb:1"]
+    settings = [f"{ALLOCATOR}={allocator_setting(f.workload.training)}"]
     if f.offloaded:
         settings.append(f"OMP_NUM_THREADS={threads_to_set(f) or divided_by_the_shell(ranks)}")
     return "\n".join(
@@ -127,7 +136,7 @@ def _launch(f: Facts) -> str:
             *(f"# {line}" for line in _prepared(f)),
             "# train.py calls fsdp_setup.setup(model). With accelerate instead:",
             "# accelerate launch --config_file accelerate_config.yaml train.py",
-            "# Pinned memory above 1 MB at its exact size: PyTorch rounds up to a power of two otherwise.",
+            *(f"# {note}" for note in allocator_notes(f.workload.training)),
             *(f"export {setting}" for setting in settings),
             f"torchrun {where_to} train.py",
             "",

@@ -5,9 +5,13 @@ from __future__ import annotations
 from ziplan.plan import Checkpointing
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.optimizers import made
+from ziplan.runtimes.shared.said import lines_of_train_py
 from ziplan.runtimes.shared.train_py import recomputed_attention
 
 DTYPES = {"fp32": "None", "fp16": "torch.float16", "bf16": "torch.bfloat16"}
+
+COMPILED_BY = "fsdp_setup.setup, layer by layer"
+"""What has layers compiled."""
 
 TEMPLATE = '''"""Shard a model with PyTorch FSDP2 as planned. Made for torch 2.13.
 
@@ -21,6 +25,8 @@ TEMPLATE = '''"""Shard a model with PyTorch FSDP2 as planned. Made for torch 2.1
 state dict) and on the meta device everywhere, with buffers in memory (`accelerate.init_empty_weights`
 makes it so). What is not trained is frozen, and adapters are made, before `setup`.
 Divide the loss by ACCUMULATION_STEPS; gradients are reduced in every micro-step.
+
+@said@
 """
 
 import torch
@@ -36,6 +42,7 @@ DTYPE = @dtype@@scaler@
 KEPT_IN_DTYPE = @sixteen@  # what is trained, its gradients and the optimizer's state
 RECOMPUTE_LAYERS = @recompute@
 RECOMPUTE_ATTENTION = @attention@
+COMPILE_LAYERS = @compile@
 OFFLOAD = @offload@
 
 
@@ -56,6 +63,9 @@ def setup(model, weights=None):
         chosen = {id(layer) for layer in repeated}
         apply_activation_checkpointing(model, check_fn=lambda module: id(module) in chosen)
         repeated = [module for module in model.modules() if id(getattr(module, CHECKPOINTED, None)) in chosen]
+    if COMPILE_LAYERS:
+        for layer in repeated:
+            layer.compile()  # one graph a layer, recomputed or not, which FSDP2's hooks stay outside of
     for parameter in model.parameters():
         if DTYPE and (KEPT_IN_DTYPE or not parameter.requires_grad):
             parameter.data = parameter.data.to(DTYPE)  # what is frozen needs no more
@@ -109,6 +119,8 @@ def setup_module(f: Facts) -> str:
         "kept": f"{kept}, or is cast to it" if kept != "fp32" else kept,
         "recompute": f.plan.activation_checkpointing == Checkpointing.FULL,
         "attention": f.plan.activation_checkpointing == Checkpointing.SELECTIVE,
+        "compile": f.workload.training.kernels == "compiled",
+        "said": "\n".join(lines_of_train_py(f.workload, "`setup`, layer by layer")),
         "recomputed_attention": "\n".join(f"    {line}" for line in recomputed_attention()),
         "offload": bool(f.offloaded),
         "root": ROOT if f.trained else INFERRING_ROOT,

@@ -8,7 +8,16 @@ from ziplan.plan import Checkpointing, Plan
 from ziplan.runtimes.megatron import zero
 from ziplan.runtimes.megatron.gpt import gpt_of, otherwise
 from ziplan.runtimes.megatron.space import refusals
-from ziplan.workload.training import Workload
+from ziplan.workload.training import Training, Workload
+
+BACKENDS = {"flash": "flash", "eager": "unfused"}
+"""Its names (`AttnBackend`) of what computes attention."""
+
+UNFUSED = (
+    *("--no-bias-gelu-fusion", "--no-bias-swiglu-fusion", "--no-bias-dropout-fusion"),
+    *("--no-rope-fusion", "--no-masked-softmax-fusion"),
+)
+"""What has each operator of a layer run by itself, but for norms."""
 
 
 def emit(
@@ -34,6 +43,7 @@ def _script(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
     everyone = int(plan.gpus)
     gpus = min(cluster.node.gpus_per_node, everyone)
     nodes = -(-everyone // gpus)
+    said = workload.training.dropout is not None
     where_to = [f"--nproc_per_node {gpus}", f"--nnodes {nodes}"]
     if nodes > 1:
         where_to += ["--node_rank $NODE_RANK", "--master_addr $HEAD_NODE", "--master_port 29500"]
@@ -41,7 +51,8 @@ def _script(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         "#!/usr/bin/env bash",
         f"# {workload.model.name}, {workload.model.params:,} parameters, its vocabulary not padded.",
         "# Add what a plan does not say: data, tokenizer, learning rate, and what of your model has no",
-        "# parameters (how positions are rotated, windows of attention, dropout).",
+        f"# parameters (how positions are rotated, windows of attention{'' if said else ', dropout'}).",
+        *(f"# {line}" for line in _not_asked(workload)),
         "export CUDA_DEVICE_MAX_CONNECTIONS=1",
         f"torchrun {' '.join(where_to)} pretrain_gpt.py \\",
         *(f"    {argument} \\" for argument in _arguments(workload, plan)),
@@ -79,4 +90,30 @@ def _arguments(workload: Workload, plan: Plan) -> list[str]:
         ]
     if plan.activation_checkpointing == Checkpointing.SELECTIVE:
         arguments += ["--recompute-activations", *["--sequence-parallel"] * (plan.tp_degree > 1)]
-    return arguments
+    return [*arguments, *_kernels(training)]
+
+
+def _kernels(training: Training) -> list[str]:
+    """What computes attention, what lies between products, and the loss (`megatron/training/arguments.py`).
+
+    Fusions are on unless they are turned off; dropout is 0.1 unless another number is given.
+    """
+    chosen = {
+        f"--attention-backend {BACKENDS[training.attention]}": True,
+        "--attention-softmax-in-fp32": training.attention == "eager" and training.softmax == "fp32",
+        "--cross-entropy-loss-fusion": training.loss == "fused",
+        "--attention-dropout 0 --hidden-dropout 0": training.dropout is False,
+    }
+    unfused = UNFUSED if training.kernels == "eager" else ()
+    return [*(argument for argument, asked in chosen.items() if asked), *unfused]
+
+
+def _not_asked(workload: Workload) -> list[str]:
+    """What was predicted with and no argument asks for."""
+    training = workload.training
+    said = []
+    if training.kernels == "eager":
+        said.append("Predicted with eager kernels; norms stay fused, which no argument turns off.")
+    if training.loss == "upcast":
+        said.append("Predicted with a loss of an fp32 copy of the logits; Megatron-LM's is in its place.")
+    return said
