@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from ziplan.files.record import FileRecord, Fractions
 from ziplan.units import Precision
 from ziplan.workload.optimizers import OptimizerName
-from ziplan.workload.training import Trainable
+from ziplan.workload.training import Trainable, TrainingChoices
 
 
 def _names(files: dict[str, str]) -> dict[str, str]:
@@ -43,6 +43,8 @@ class PlannedFor(FileRecord):
     master_precision: Literal["fp32", "bf16"] = "fp32"
     optimizer: OptimizerName
     trainable: Trainable = "all"
+    settings: TrainingChoices = Field(default_factory=TrainingChoices)
+    """Settings that change bytes or times and leave the plan one for the same training."""
 
 
 class PlanFile(FileRecord):
@@ -59,9 +61,9 @@ class PlanFile(FileRecord):
     micro_batch_size: int = Field(ge=1)
     accumulation_steps: int = Field(ge=1)
     activation_checkpointing: Literal["none", "selective", "full"]
-    prefetch_depth: int = Field(ge=0)
+    prefetch_depth: int = Field(default=1, ge=0)
     tile_count: int = Field(default=1, ge=1)
-    sub_group_params: float = Field(gt=0)
+    sub_group_params: float = Field(default=1e9, gt=0)
     param_buffer_count: int = Field(default=0, ge=0)
     optimizer_buffer_count: int = Field(default=0, ge=0)
     planned_for: PlannedFor | None = None
