@@ -1,5 +1,7 @@
 """plan.yaml: written, read back, refused at its place."""
 
+import re
+
 import pytest
 from report.answers import plan
 
@@ -109,6 +111,58 @@ def test_another_sequence_length_is_remarked_on(tmp_path):
     wrong, (remark,) = differences(recorded(tmp_path, asked()), asked(sequence_length=4096))
     assert not wrong
     assert remark.endswith("planned for sequences of 2,048 tokens, not 4,096")
+
+
+KERNELS = {"kernels": "compiled", "loss": "fused", "attention": "eager", "expandable_segments": False}
+SETTINGS = {
+    **KERNELS,
+    "softmax": "fp32",
+    "dropout": False,
+    "data_workers": 4,
+    "optimizer_threads": 8,
+    "gradient_clipping": False,
+    "saving": "gathered",
+    "pinned_rounding": True,
+    "longest_sequence": 4096,
+    "optimizer": {"fused": False},
+}
+
+
+@pytest.mark.parametrize("key", SETTINGS)
+def test_other_settings_are_remarked_on(tmp_path, key):
+    made = asked(**SETTINGS)
+    assert differences(recorded(tmp_path, made), made) == ((), ())
+    others = {name: value for name, value in SETTINGS.items() if name != key}
+    wrong, (remark,) = differences(recorded(tmp_path, made), asked(**others))
+    assert not wrong
+    assert f"other settings of the training: {key}: " in remark
+    assert ";" not in remark
+
+
+def test_all_that_differs_is_in_one_remark(tmp_path):
+    _, remarks = differences(recorded(tmp_path, asked(**KERNELS)), asked(sequence_length=4096))
+    assert [remark.partition(" was ")[2] for remark in remarks] == [
+        "planned for sequences of 2,048 tokens, not 4,096",
+        "planned with other settings of the training: attention: eager, now flash; "
+        "kernels: compiled, now not stated; loss: fused, now not stated; "
+        "expandable_segments: false, now true",
+    ]
+
+
+def test_packed_samples_and_a_named_kernel_are_remarked_on(tmp_path):
+    packed = {"packing": True, "mean_sample_length": 512.0, "attention_kernel": "flash-2"}
+    made = recorded(tmp_path, asked(**packed))
+    assert differences(made, asked(**packed)) == ((), ())
+    _, (remark,) = differences(made, asked())
+    assert all(f"{key}: " in remark for key in packed)
+
+
+def test_a_record_of_earlier_days_says_nothing_of_settings(tmp_path):
+    path = tmp_path / "plan.yaml"
+    whole = plan_yaml(plan(), "handmade", "a test", None, asked(**KERNELS))
+    path.write_text(re.sub(r"(?m)^  settings:\n(    .*\n)+", "", whole))
+    assert "settings" not in read(path).data["planned_for"]
+    assert differences(read(path), asked()) == ((), ())
 
 
 def test_a_plan_without_a_record_is_taken_for_what_is_asked(tmp_path):

@@ -26,7 +26,17 @@ COMMENTS = {
     "tile_count": "pieces that the widest operators run in",
     "sub_group_params": "parameters that one rank's optimizer updates at a time",
 }
-FOR = "the training that this is a plan for: another one is refused, but for its sequence length"
+FOR = "the training that this is a plan for: another one is refused, but for its sequence length and settings"
+SETTINGS: Mapping[str, Any] = dict.fromkeys(
+    (
+        *("longest_sequence", "packing", "mean_sample_length", "attention", "attention_kernel", "kernels"),
+        *("loss", "softmax", "dropout", "data_workers", "optimizer_threads", "gradient_clipping", "saving"),
+        *("pinned_rounding", "expandable_segments"),
+    ),
+    True,
+) | {"optimizer": {"fused": True}}
+"""Settings of the training that change bytes or times, beside those that make it another training."""
+
 BESIDE = "files that were written beside this one; another --out to this folder removes those it lacks"
 
 
@@ -48,11 +58,18 @@ def plan_yaml(
         lines += [
             f"# {FOR}",
             "planned_for:",
-            *(f"  {key}: {json.dumps(value)}" for key, value in told.items()),
+            *(line for key, value in told.items() for line in _recorded(key, value)),
         ]
     if files:
         lines += [f"# {BESIDE}", "files:", *(f"  {name}: {digest}" for name, digest in files.items())]
     return "\n".join(lines) + "\n"
+
+
+def _recorded(key: str, value: Any) -> list[str]:
+    """A key of `planned_for`, settings one a line."""
+    if key != "settings":
+        return [f"  {key}: {json.dumps(value)}"]
+    return [f"  {key}:", *(f"    {name}: {json.dumps(one)}" for name, one in value.items())]
 
 
 def _placement(placement: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -88,6 +105,7 @@ def planned_for(workload: Workload) -> dict[str, Any]:
         "master_precision": training.master_precision,
         "optimizer": training.optimizer.kind,
         "trainable": trained if isinstance(trained, str) else trained.model_dump(mode="json"),
+        "settings": training.model_dump(mode="json", include=dict(SETTINGS)),
     }
 
 
@@ -102,7 +120,8 @@ class Differences(NamedTuple):
 def differences(document: Document, workload: Workload) -> Differences:
     """What of the training that is asked for is not what a plan.yaml was made for; none without a record.
 
-    Another sequence length is a question of its own (does the plan hold there too?), and is remarked on.
+    Another sequence length and other settings are a question of their own (does the plan hold there too?),
+    and are remarked on.
     """
     from ziplan.files import validate
     from ziplan.report.plan_record import PlanFile
@@ -111,15 +130,34 @@ def differences(document: Document, workload: Workload) -> Differences:
     if written is None:
         return Differences()
     recorded, asked = written.model_dump(mode="json"), planned_for(workload)
+    settings = written.settings.model_dump(mode="json", exclude_unset=True)
     wrong = tuple(
         document.problem(("planned_for", key), "ZP010", f"the plan is for {said}", remedy)
         for key, said, remedy in _told_apart(recorded, asked)
     )
-    before, now = recorded["sequence_length"], asked["sequence_length"]
-    if wrong or before == now:
+    if wrong:
         return Differences(wrong)
-    remark = f"{document.name} was planned for sequences of {before:,} tokens, not {now:,}"
-    return Differences(remarks=(remark,))
+    return Differences(remarks=tuple(_remarks(document.name, recorded, settings, asked)))
+
+
+def _remarks(
+    name: str, recorded: Mapping[str, Any], settings: Mapping[str, Any], asked: Mapping[str, Any]
+) -> Iterator[str]:
+    """What differs of a training and leaves the plan one for it; of settings that a record has."""
+    before, now = recorded["sequence_length"], asked["sequence_length"]
+    if before != now:
+        yield f"{name} was planned for sequences of {before:,} tokens, not {now:,}"
+    pairs = ((key, one, asked["settings"].get(key)) for key, one in settings.items())
+    others = [f"{key}: {_setting(one)}, now {_setting(other)}" for key, one, other in pairs if one != other]
+    if others:
+        yield f"{name} was planned with other settings of the training: {'; '.join(others)}"
+
+
+def _setting(value: object) -> str:
+    """A setting's value as a note says it."""
+    if value is None:
+        return "not stated"
+    return json.dumps(value).replace('"', "")
 
 
 def _told_apart(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
