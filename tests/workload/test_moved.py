@@ -162,6 +162,19 @@ def test_others_are_counted_to_an_eighth(name):
     assert astuple(ours) == pytest.approx(astuple(found), rel=0.125)
 
 
+def of_a_later_layer(name):
+    """What is counted for one more layer, where the first ones are not like the others."""
+    one, many = (counted({**CONFIGS[name], "num_hidden_layers": layers}) * layers for layers in (1, 41))
+    return (many + -1 * one) * (1 / 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe-normed"])
+def test_experts_after_dense_layers_are_counted_to_an_eighth(name):
+    """Their router takes fp32 and chooses among groups, beside experts that every token goes to."""
+    assert astuple(of_a_later_layer(name)) == pytest.approx(astuple(of_a_layer(name)), rel=0.125)
+
+
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_a_wider_layer_moves_more_with_as_many_kernels(name):
     found, ours = of_a_layer(name, width=2), counted(widened(CONFIGS[name]))

@@ -8,6 +8,7 @@ from ziplan.units import Precision
 from ziplan.workload.families import build
 from ziplan.workload.families.family import Attention, Family, Fields
 from ziplan.workload.families.kept import Keep, Kept
+from ziplan.workload.families.moved import beside_routed
 from ziplan.workload.model import ActivationBytes, Layer, Model
 
 
@@ -125,6 +126,7 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     if model.has("mlp.experts"):
         experts, shared = model.operator("mlp.experts"), model.operator("mlp.shared_experts.down_proj")
         routed = keep.routed(hidden, experts, function) + keep.gated(0, shared.in_features, function)
+        routed += Kept(written=beside_routed(keep.element, hidden, model.family == "deepseek_v3"))
         kept += routed * (experts.count / model.layer_count)
     if model.has("mlp.down_proj"):
         dense = model.operator("mlp.down_proj")

@@ -6,7 +6,8 @@ from ziplan.units import Precision
 from ziplan.workload.families import build
 from ziplan.workload.families.deepseek import dense_layers_first, routed_and_shared
 from ziplan.workload.families.family import Attention, Family, Fields
-from ziplan.workload.families.kept import Keep
+from ziplan.workload.families.kept import Keep, Kept
+from ziplan.workload.families.moved import beside_routed
 from ziplan.workload.families.qwen3 import normed_attention
 from ziplan.workload.model import ActivationBytes, Layer, Model
 
@@ -54,6 +55,7 @@ def activation_bytes(model: Model, attention: Attention, precision: Precision) -
     if model.has("mlp.experts"):
         experts, shared = model.operator("mlp.experts"), model.operator("mlp.shared_experts.down_proj")
         routed = keep.routed(hidden, experts, function) + keep.gated(0, shared.in_features, function)
+        routed += Kept(written=beside_routed(keep.element, hidden, in_groups=True))
         kept += (routed + keep.eager_only(hidden * 4 / keep.element)) * (experts.count / model.layer_count)
     if model.has("mlp.down_proj"):
         dense = model.operator("mlp.down_proj")

@@ -159,6 +159,18 @@ def routed(element: int, hidden: float, chosen: float) -> Passes:
     return Passes(forward * hidden, backward * hidden, 24, 29)
 
 
+def beside_routed(element: int, hidden: float, in_groups: bool) -> Passes:
+    """A router that takes its input in fp32, and shared experts whose output is added to that of the chosen.
+
+    Where it chooses among groups of experts first, by scores that a bias corrects, that is twelve kernels
+    over a number for each expert, which have no gradient (`DeepseekV3TopkRouter`, `Glm4MoeTopkRouter`).
+    """
+    cast, added = (1, element + 4) if element != 4 else (0, 0)
+    both = added + SUM.forward * element
+    limited = 12 if in_groups else 0
+    return Passes(both * hidden, both * hidden, 1 + cast + limited, 1 + cast)
+
+
 def fused_routed(element: int, hidden: float, chosen: float) -> Passes:
     """Permuted and put back by one kernel each (Transformer Engine's `permutation.py`)."""
     return Passes(4 * element * chosen * hidden, 4 * element * chosen * hidden, 10, 15)
