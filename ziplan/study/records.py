@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files import Document, read, validate
-from ziplan.files.record import FileRecord, Fractions
+from ziplan.files.record import FileRecord, adding_up
 from ziplan.files.validation import WRONG_VALUE
 from ziplan.units import Precision
 from ziplan.workload.loading import Loading
@@ -112,7 +112,7 @@ class RuntimeEntry(Entry):
     published: str = ""
 
 
-Home = str | Fractions
+Home = str | dict[str, float]
 
 
 class PlacementEntry(Entry):
@@ -122,6 +122,11 @@ class PlacementEntry(Entry):
     grads: Home | None = None
     optimizer: Home = "hbm"
     checkpoints: Home = "hbm"
+
+    @field_validator("params", "grads", "optimizer", "checkpoints")
+    @classmethod
+    def _adds_up(cls, home: Home | None) -> Home | None:
+        return dict(adding_up(home)) if isinstance(home, dict) else home
 
 
 class PlanEntry(Entry):
