@@ -230,6 +230,10 @@ def test_accumulation_that_the_config_leaves_out_is_one(tmp_path):
         ({**PLAIN, "optimizer": {"type": "Lamb"}}, "optimizer.type"),
         (zero(stage=3, zero_hpz_partition_size=8), "zero_optimization.zero_hpz_partition_size"),
         (zero(stage=3, zero_quantized_weights=True), "zero_optimization.zero_quantized_weights"),
+        (
+            zero(stage=3, leaf_module={"name_suffixes": ["mlp"]}),
+            "zero_optimization.leaf_module.name_suffixes",
+        ),
         ({**PLAIN, "tensor_parallel": {"autotp_size": 2}}, "tensor_parallel.autotp_size"),
         ({**PLAIN, "compile": {"deepcompile": True}}, "compile.deepcompile"),
         ({**PLAIN, "torch_autocast": {"enabled": True, "dtype": "bfloat16"}}, "torch_autocast"),

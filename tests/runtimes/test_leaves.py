@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from reading.asking import reading_of
 from runtimes.toy import cluster, plan, workload
 
 from ziplan.estimate import estimate
@@ -13,6 +14,7 @@ from ziplan.runtimes.deepspeed.coordinator import Policy
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.fetches import _play, fetches
 from ziplan.runtimes.deepspeed.hooks import module_visits
+from ziplan.runtimes.deepspeed.knobs import stated_knobs
 from ziplan.runtimes.deepspeed.leaves import (
     BLOCKS,
     LEAF_CLASSES,
@@ -190,3 +192,16 @@ def test_gradients_of_a_leaf_are_there_all_at_once():
         lines = estimate(machine, WORK, deepspeed, settled).ledger.lines
         held[stage] = next(line.high for line in lines if line.name == "gradient of the largest tensor")
     assert held == {2.0: 2 * 4 * 512 * 768, 3.0: 2 * block}
+
+
+@pytest.mark.parametrize(
+    "classes", ["MixtralSparseMoeBlock", ["MixtralSparseMoeBlock"], ["OlmoeSparseMoeBlock"]]
+)
+def test_the_leaves_of_a_config_that_exists_are_its_own(tmp_path, classes):
+    zero = {"stage": 3, "leaf_module": {"classes": classes}}
+    config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero}
+    settings = reading_of(tmp_path, config).settings
+    own = (classes,) if isinstance(classes, str) else tuple(classes)
+    assert settings.leaf_classes == own
+    limits = stated_knobs(settings, CHOSEN, "nvme")
+    assert (leaf_block(mixtral(), limits.leaves) is None) is (own == ("OlmoeSparseMoeBlock",))

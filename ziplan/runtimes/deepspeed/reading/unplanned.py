@@ -34,6 +34,11 @@ def _zero(read: Read, settings: Settings) -> Found:
     ):
         if settings.stage == 3 and read.values[zero][name] >= least:
             yield (zero, name), what
+    leaf = read.values[zero]["leaf_module"] or {}
+    for name in ("names", "name_suffixes"):
+        # By class a family's block of experts is told; a name may be that of any module.
+        if settings.stage == 3 and leaf.get(name):
+            yield (zero, "leaf_module", name), "fetches modules of these names whole"
     if read.values[zero]["zenflow"] is not None and settings.stage > 0:
         yield (zero, "zenflow"), "changes when the optimizer steps"
     if settings.offload_optimizer.super_offload and settings.offload_optimizer.device == "cpu":
