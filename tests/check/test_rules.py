@@ -202,6 +202,7 @@ LAUNCHES = {
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False": (),
     "# train.py: model.gradient_checkpointing_enable()": ("recomputes",),
     "python train.py --gradient_checkpointing true": ("recomputes",),
+    "# train.py: deepspeed.checkpointing.checkpoint(layer, hidden)": ("recomputes",),
     "python train.py --gradient_checkpointing false": (),
 }
 

@@ -13,6 +13,7 @@ from ziplan.report.derivation import explained
 from ziplan.report.limits import limits_text
 from ziplan.report.lines import coloured, in_ascii, plain
 from ziplan.report.models import model_text
+from ziplan.report.phrases import plan_words
 from ziplan.report.table import Column, table
 from ziplan.report.text import Written, fit_text
 from ziplan.solve.problem import Baseline
@@ -238,6 +239,24 @@ def test_wear_is_told_where_a_step_writes_to_flash():
     assert "endurance in 50 days of training" in said
     unrated = replace(worn, drive_lifetime=None)
     assert "nobody stated their endurance" in " ".join(text(replace(made, best=unrated)).split())
+
+
+@pytest.mark.parametrize(
+    ("runtime", "checkpoints", "told"),
+    [
+        ("deepspeed", {"hbm": 1.0}, False),
+        ("deepspeed", {"dram": 1.0}, True),
+        ("deepspeed", {"hbm": 0.5, "dram": 0.5}, True),
+        ("ideal", {"dram": 1.0}, False),
+    ],
+)
+def test_checkpoints_on_the_host_are_told_on_the_line_of_the_plan(runtime, checkpoints, told):
+    """Beside tiles, which are another change of the model's code."""
+    made = answer()
+    best = made.best
+    placed = replace(best.plan, placement=replace(best.plan.placement, checkpoints=checkpoints))
+    said = plan_words(replace(best, runtime=runtime, plan=placed))
+    assert ("deepspeed.checkpointing (a change of the model's code)" in said) is told
 
 
 def test_the_width_without_tiles_comes_before_the_change_of_code():

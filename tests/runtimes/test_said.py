@@ -7,6 +7,7 @@ from runtimes.test_emit import LAUNCHERS, emitted
 from runtimes.toy import cluster, plan, workload
 
 from ziplan.check.launch import Launch
+from ziplan.plan import Checkpointing, Placement
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.shared.said import attention_of
 from ziplan.workload.load import load_workload
@@ -70,6 +71,18 @@ def test_every_script_says_what_was_predicted_with(kind, case):
     if kind == "fsdp":
         assert line.split(", by")[0] in files["fsdp_setup.py"]
         compile(files["fsdp_setup.py"], "fsdp_setup.py", "exec")
+
+
+@pytest.mark.parametrize("kind", ["none", "accelerate"])
+def test_checkpoints_on_the_host_are_not_pytorchs(kind):
+    homes = (Placement(checkpoints={home: 1.0}) for home in ("hbm", "dram"))
+    full = {"activation_checkpointing": float(Checkpointing.FULL)}
+    here, there = (emitted(kind, placement=home, **full)["launch.sh"] for home in homes)
+    assert "gradient_checkpointing_enable(" in here
+    assert "gradient_checkpointing_enable" not in there
+    assert 'deepspeed.checkpointing.configure(None, deepspeed_config="ds_config.json")' in there
+    assert Launch("", here).recomputes
+    assert Launch("", there).recomputes
 
 
 def test_what_nobody_stated_is_not_said():

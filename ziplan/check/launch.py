@@ -8,6 +8,9 @@ from typing import NamedTuple
 from ziplan.units import Launcher
 
 _THREADS = re.compile(r"(?:\bOMP_NUM_THREADS=|--num_cpu_threads_per_process[= ])[\"']?(0*[1-9]\d{0,3}\b|\$)")
+_RECOMPUTES = re.compile(
+    r"gradient_checkpointing(_enable\(|[= ]+[Tt]rue|\s*$)|deepspeed\.checkpointing\.checkpoint\("
+)
 _LAUNCHERS: dict[Launcher, re.Pattern[str]] = {
     "accelerate": re.compile(r"\baccelerate(-launch|\s+launch)\b"),
     "torchrun": re.compile(r"\btorchrun\b|\btorch\.distributed\.(run|launch)\b"),
@@ -56,7 +59,7 @@ class Launch(NamedTuple):
     @property
     def recomputes(self) -> bool:
         """Whether it says that layers are recomputed; ziplan's scripts say it in a comment on train.py."""
-        return re.search(r"gradient_checkpointing(_enable\(|[= ]+[Tt]rue|\s*$)", self.text) is not None
+        return _RECOMPUTES.search(self.text) is not None
 
     @property
     def lifts_memlock(self) -> bool:

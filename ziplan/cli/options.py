@@ -314,7 +314,11 @@ CompanionOption = Annotated[
 ]
 ObjectiveOption = Annotated[Objective, _option("--objective", help="What to be best at. Default: time.")]
 TilingOption = Annotated[
-    bool, _option("--allow-tiling", help="Let the plan ask for tiled linears, a change of the model's code.")
+    bool,
+    _option(
+        "--allow-tiling",
+        help="Let the plan change the model's code: linears in tiles, checkpoints kept on the host.",
+    ),
 ]
 TrainerOption = Annotated[
     Trainer,

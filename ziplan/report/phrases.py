@@ -88,6 +88,17 @@ def _parts(parts: dict[str, float]) -> str:
     return " + ".join(f"{tier} {part:.0%}" for tier, part in parts.items()) or "nowhere"
 
 
+CHECKPOINTS_ON_HOST = "checkpoints kept on the host by deepspeed.checkpointing (a change of the model's code)"
+"""What puts them there under DeepSpeed, whose engine recomputes nothing by itself."""
+
+
+def off_gpu(estimate: Estimate) -> bool:
+    """Whether DeepSpeed has to keep activation checkpoints elsewhere than on the GPU."""
+    gpu, checkpoints = estimate.cluster.node.gpu_tier, estimate.plan.placement.checkpoints
+    elsewhere = any(part > 0 for tier, part in checkpoints.items() if tier != gpu)
+    return elsewhere and estimate.runtime.partition(" ")[0] == "deepspeed"
+
+
 def plan_words(estimate: Estimate) -> str:
     """The rest of the plan in one phrase."""
     plan, training = estimate.plan, estimate.workload.training
@@ -105,6 +116,8 @@ def plan_words(estimate: Estimate) -> str:
         words.append(
             glued(f"prefetch {whole(plan.prefetch_depth)}" if plan.prefetch_depth else "no prefetch")
         )
+    if off_gpu(estimate):
+        words.append(CHECKPOINTS_ON_HOST)
     if plan.tile_count > 1:
         words.append(f"{whole(plan.tile_count)} tiles (a change of the model's code)")
     return ", ".join(words)

@@ -249,6 +249,13 @@ def _checkpointing_note(facts: Facts) -> list[str]:
         if workload.training.attention == "eager" or workload.model.family in OF_THEIR_OWN:
             return [f"{alone}."]
         return [f"{alone}, as with", *recomputed_attention()]
+    if facts.checkpoints_on(facts.host):
+        return [
+            "In train.py, before the engine is made:",
+            'deepspeed.checkpointing.configure(None, deepspeed_config="ds_config.json")',
+            "and in the model's code every layer as deepspeed.checkpointing.checkpoint(layer, hidden),",
+            "which keeps its input on the host; PyTorch's checkpointing stays off.",
+        ]
     reentrant = f'{{"use_reentrant": {REENTRANT}}}'
     return [
         "In train.py, before the engine is made: "
