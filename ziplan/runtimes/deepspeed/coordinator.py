@@ -12,8 +12,10 @@ optimizer step comes before it, which gathers what is persistent; else it begins
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence, Set
+from bisect import bisect_right
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from ziplan.runtimes.deepspeed.visits import Part, Visit
@@ -36,6 +38,15 @@ Tensor = tuple[str, int, int]
 """A parameter tensor: its operator's name, which copy of it, which tensor of the copy."""
 
 
+def _places(modules: Iterable[Iterable[Tensor]]) -> dict[Tensor, list[int]]:
+    """The steps at which each tensor is owned by the module that is reached."""
+    found: dict[Tensor, list[int]] = defaultdict(list)
+    for step, module in enumerate(modules):
+        for name in module:
+            found[name].append(step)
+    return found
+
+
 class Coordinator:
     """State of the played coordinator: what is live, what the trace still holds."""
 
@@ -46,7 +57,9 @@ class Coordinator:
         self.order = order
         self.modules = [self._tensors(visit) for visit in order]
         self.sizes = {name: size for module in self.modules for name, size in module.items()}
-        self.totals = [sum(module.values()) for module in self.modules]
+        own = [{} if visit.leaf else module for visit, module in zip(order, self.modules, strict=True)]
+        self._before = [0, *accumulate(sum(module.values()) for module in own)]
+        self._uses = _places(own)
         self.persistent = {n for n, size in self.sizes.items() if size <= policy.persistence_threshold}
         self.stays = set[Tensor]() if bare else self.persistent
         self.gathered = [[name for name in module if name not in self.stays] for module in self.modules]
@@ -155,26 +168,38 @@ class Coordinator:
         # a leaf's own backward can be: other modules have one around them that comes between.
         last = step + self.order[step].leaf
         names = {name for name in module if self.fetched_for.get(name, -1) <= last}
-        traversed = 0
-        for tensors, total in self._coming(step):
-            if not names or traversed >= self.policy.reuse_distance:
-                break
-            names.difference_update(tensors)
-            traversed += total
+        unneeded = self._unneeded_after_leaf if self.order[step].leaf else self._unneeded
+        return unneeded(names, step)
+
+    def _unneeded(self, names: set[Tensor], step: int) -> set[Tensor]:
+        """Those that no module within the reuse distance owns itself: what is in a leaf counts nowhere.
+
+        `__params_to_release` looks into the modules that come by the one that it lets go of.
+        """
+        begin, distance = self._before[step + 1], self.policy.reuse_distance
+        kept = set()
+        for name in names:
+            steps = self._uses.get(name, ())
+            place = bisect_right(steps, step)
+            if place < len(steps) and self._before[steps[place]] - begin < distance:
+                kept.add(name)
+        return names - kept
+
+    def _unneeded_after_leaf(self, names: set[Tensor], step: int) -> set[Tensor]:
+        """The same after a leaf, where all that is in the modules that come counts.
+
+        What is in a module that is in another counts with both.
+        """
+        names, traversed = set(names), 0
+        for later in range(step + 1, len(self.modules)):
+            for tensors in (*self._around(later), self.modules[later]):
+                if not names or traversed >= self.policy.reuse_distance:
+                    return names
+                names.difference_update(tensors)
+                traversed += sum(tensors.values())
         return names
 
-    def _coming(self, step: int) -> Iterator[tuple[Set[Tensor], int]]:
-        """Modules that come after a visit, by what they own themselves and its elements.
-
-        Where the visit was to a leaf, all that is in them counts, so that what is in a module that is in
-        another counts with both; where it was to no leaf, nothing that is in a leaf does
-        (`__params_to_release` looks into modules by the one that it lets go of).
-        """
-        of_leaf = self.order[step].leaf
-        for later in range(step + 1, len(self.modules)):
-            if of_leaf:
-                for parts in self.order[later].entered:
-                    inside = {name: size for part in parts for name, size in self._of_part(part).items()}
-                    yield inside.keys(), sum(inside.values())
-            if of_leaf or not self.order[later].leaf:
-                yield self.modules[later].keys(), self.totals[later]
+    def _around(self, step: int) -> Iterator[dict[Tensor, int]]:
+        """Modules around a visit that are reached just before it, by all that is in them."""
+        for parts in self.order[step].entered:
+            yield {name: size for part in parts for name, size in self._of_part(part).items()}
