@@ -27,8 +27,9 @@ WHY: dict[tuple[str, str], str] = {
         "run of BigScience at a batch of 4 that took longer than the larger ones beside it; adapters of "
         "Qwen, whose small modules the hooks of stage 3 pass faster than the large ones that their "
         "time is taken from; a Llama of Transformers on eight A800 that took a quarter to a half longer than "
-        "its products and all that its modules move; models of 0.2 to 4 billion parameters on one GH200, "
-        "whose host took 3.5 ms and more to launch the kernels of a layer"
+        "its products and all that its modules move (whether it reduced gradients beside backward is not "
+        "stated); models of 0.2 and 0.7 billion parameters on one GH200, whose host took 3 ms and more to "
+        "launch the kernels of a layer, and what it read, clipped and stepped besides"
     ),
     ("deepspeed", OPTIMIZER_ON_HOST): (
         "a trillion parameters and more on 64 and 128 machines, 13 to 70 s longer (two trillion 120) than "
