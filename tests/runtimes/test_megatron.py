@@ -11,9 +11,11 @@ from ziplan.hardware.profiles import load_cluster
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing, Placement
 from ziplan.runtimes import RUNTIMES
+from ziplan.runtimes.megatron.released import Released
 from ziplan.runtimes.megatron.sliced import sliced
-from ziplan.runtimes.shared.compute import gpu_work
+from ziplan.runtimes.shared.compute import MOVED, gpu_work
 from ziplan.runtimes.shared.facts import Facts
+from ziplan.runtimes.terms import GRADIENT_PASSES
 from ziplan.simulate.step import simulate
 from ziplan.solve.problem import Problem
 from ziplan.solve.search import best_plan
@@ -36,11 +38,11 @@ def box(nodes=1, gpus=8):
     return cluster(nodes, gpus, hbm="640 GB", gpu=gpu | {"sustained_flops_per_s": rates})
 
 
-def asked(machine=None, work=WORK, **fields):
+def asked(machine=None, work=WORK, runtime=MEGATRON, **fields):
     """The estimate of a plan on one node of 8 GPUs; the batch goes through one replica."""
     machine = machine or box()
     chosen = MEGATRON.settle(machine, work, plan(**{"zero_stage": 0.0, **fields}))
-    return estimate(machine, work, MEGATRON, chosen)
+    return estimate(machine, work, runtime, chosen)
 
 
 def held(answer, name):
@@ -115,7 +117,7 @@ def test_the_first_stage_keeps_as_many_micro_batches_as_there_are_stages():
 def test_a_fused_softmax_saves_passes_over_the_scores():
     """Of 64 heads, 2048 x 2048 scores of 48 layers: 4 accesses of 2 bytes and a mask, in each of 3 sweeps."""
     work, machine = gpt(6144, 48, 64), box()
-    (moved,) = [d for d in asked(machine, work).segments[0].chains[0] if d.resource == "hbm.read"]
+    (moved,) = [d for d in asked(machine, work).segments[0].chains[0] if d.term == MOVED]
     fused = replace(work, training=work.training.model_copy(update={"kernels": "fused"}))
     plain = gpu_work(Facts(Derivation(), machine, fused, plan()))[-1]
     assert plain.amount - moved.amount == pytest.approx(3 * 9 * 64 * 2048**2 * 48)
@@ -162,6 +164,18 @@ def test_interleaved_stages_wait_less_and_pass_on_more():
         (whole["pipeline bubble"] - 3 * passed) / 2 + 3 * passed
     )
     assert pieces["uneven stages"] == pytest.approx(whole["uneven stages"])
+
+
+def test_in_deepspeeds_pipeline_autograd_adds_gradients_up():
+    """11 of 12 micro-batches add: two gradients read and the sum written, 2 bytes each, of a quarter."""
+    fields = {"pp_degree": 4.0, "accumulation_steps": 12.0, "zero_stage": 1.0}
+    own, other = asked(**fields), asked(runtime=Released("2022-02"), **fields)
+    added = own.terms.get(GRADIENT_PASSES, 0.0), other.terms[GRADIENT_PASSES]
+    outer = (WORK.model.params - WORK.model.block_params) / 2
+    params = WORK.model.block_params / 4 + outer
+    assert added == (0.0, pytest.approx(11 * 6 * params / 2e12, rel=1e-4))
+    waited = other.terms["pipeline bubble"] - own.terms["pipeline bubble"]
+    assert waited == pytest.approx(3 / 12 * added[1])
 
 
 def test_interleaved_stages_keep_more_micro_batches():

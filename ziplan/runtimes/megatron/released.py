@@ -11,7 +11,7 @@ from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
 from ziplan.runtimes import megatron
 from ziplan.runtimes.deepspeed.released import Released as DeepSpeed
-from ziplan.runtimes.megatron import zero
+from ziplan.runtimes.megatron import traffic, zero
 from ziplan.runtimes.runtime import Axis, Ledger, Segment
 from ziplan.runtimes.schedule import Schedule
 from ziplan.workload.training import Workload
@@ -20,7 +20,7 @@ from ziplan.workload.training import Workload
 class Released:
     """A runtime as `Runtime` asks for it, over one release of DeepSpeed (ValueError where none is named).
 
-    Where Megatron's own optimizer runs, the release makes no difference.
+    Below stage 2 its pipeline runs Megatron's model, and all releases add gradients alike.
     """
 
     NAME, VERSION = megatron.NAME, megatron.VERSION
@@ -60,7 +60,7 @@ class Released:
         """The step, DeepSpeed's as the release runs it."""
         if zero.used(plan):
             return zero.program(derivation, cluster, workload, plan, self.inner)
-        return megatron.program(derivation, cluster, workload, plan)
+        return traffic.program(derivation, cluster, workload, plan, autograd_adds=1.0)
 
     def step_schedule(self, cluster: Cluster, workload: Workload, plan: Plan, **options: Any) -> Schedule:
         """No earlier release is played."""

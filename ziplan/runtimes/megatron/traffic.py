@@ -11,6 +11,9 @@
 - Filling and draining the pipeline costs the time of a micro-batch in a piece of each stage but the slowest.
 - Replicas exchange gradients when backward has ended: Megatron overlaps them only where it is asked to
   (`--overlap-grad-reduce`).
+- Products with weights' gradients add them to earlier micro-batches' themselves (gradient accumulation
+  fusion); in DeepSpeed's pipeline autograd adds them, another pass over them all
+  (DeepSpeed runtime/pipe/engine.py:_exec_backward_pass).
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from ziplan.laws.law import Derivation, minimum, where
 from ziplan.laws.memory import held_bytes
 from ziplan.laws.traffic import activation_traffic
 from ziplan.plan import Plan
+from ziplan.runtimes.deepspeed.laws import swept_gradient_bytes
+from ziplan.runtimes.deepspeed.swept import ADDED
 from ziplan.runtimes.megatron import laws
 from ziplan.runtimes.megatron.facts import Facts
 from ziplan.runtimes.megatron.sliced import sliced
@@ -43,6 +48,7 @@ from ziplan.runtimes.shared.compute import (
 )
 from ziplan.runtimes.shared.facts import FP32_BYTES
 from ziplan.runtimes.shared.launches import launches
+from ziplan.runtimes.terms import GRADIENT_PASSES
 from ziplan.workload.model import Model
 from ziplan.workload.training import Workload
 
@@ -78,10 +84,12 @@ TRAINED_SWEEPS = 3.0
 """Products with a matrix that is trained and not recomputed: forward's and those of its two gradients."""
 
 
-def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Sequence[Segment]:
-    """The segments of one step of a GPU of an average stage, in order."""
+def program(
+    derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, autograd_adds: float = 0.0
+) -> Sequence[Segment]:
+    """The segments of one step of a GPU of an average stage, in order (`autograd_adds` 1: DeepSpeed's)."""
     facts = Facts(derivation, cluster, workload, plan)
-    passed = (*all_reduced(facts), *_passed_on(facts))
+    passed = (_added_up(facts, autograd_adds), *all_reduced(facts), *_passed_on(facts))
     layers, head = _layers(facts), _head(facts)
     last = 1 / plan.pp_degree
     average = (*(_added(both, last) for both in zip(layers, head, strict=True)), *passed)
@@ -245,6 +253,19 @@ def _passed_on(f: Facts) -> list[Demand]:
         )
         for resource, used, senders in parts
     ]
+
+
+def _added_up(f: Facts, by_autograd: float) -> Demand:
+    """Gradients added to those of earlier micro-batches, on average over all, where no product does it."""
+    steps = f.plan.accumulation_steps
+    amount = f.derivation.apply(
+        swept_gradient_bytes,
+        "gradients added to those of earlier micro-batches",
+        params=f.stage,
+        grad_bytes_per_param=f.element,
+        access_count=by_autograd * ADDED * (steps - 1) / steps,
+    )
+    return Demand(GRADIENT_PASSES, f"{f.gpu}.read", amount)
 
 
 def _exchanged(f: Facts) -> tuple[Demand, ...]:
