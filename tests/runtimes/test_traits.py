@@ -50,11 +50,11 @@ def in_turn_with_compute(version, chosen):
     """Terms of the last micro-step that the GPU waits for, with at least half of their amount."""
     (last,) = [one for one in step(version, chosen).segments if one.name == "micro-step" and one.repeats == 1]
     once = {id(demand): demand for chain in last.chains for demand in chain}.values()
-    (waited,) = [chain for chain in last.chains if any(demand.term == "compute" for demand in chain)]
 
     def amount(term, demands):
         return sum(demand.amount for demand in demands if demand.term == term)
 
+    waited = max(last.chains, key=lambda chain: amount("compute", chain))
     terms = {demand.term for demand in waited if demand.amount > 0}
     return {term for term in terms if 2 * amount(term, waited) > amount(term, once)}
 

@@ -19,12 +19,13 @@ from ziplan.workload.model import Model
 
 
 class Order(NamedTuple):
-    """Shares: of a micro-step's work before the first bucket is full, of gradients in the last bucket.
+    """1 where gradients are reduced beside backward, and the share of them in the first bucket and the last.
 
-    Both are 0 where nothing is reduced beside backward.
+    All are 0 where nothing is.
     """
 
-    before_the_first: float
+    beside: float
+    in_the_first: float
     in_the_last: float
 
 
@@ -53,16 +54,4 @@ def order(f: Facts) -> Order:
     first, last = (
         each(lambda bucket, end=end: filled(model, bucket)[end], f.knobs.reduce_bucket) for end in (0, 1)
     )
-    forward = _forward(f)
-    return Order(beside * (forward + (1 - forward) * first), beside * last)
-
-
-def _forward(f: Facts) -> float:
-    """Share of a micro-step's products with matrices that is forward's."""
-    model, reached = f.workload.model, f.by_reach(lambda swept: swept.layers)
-    forward = float(model.matmul_params)
-    again = f.full * reached * float(model.block_matmul_params)
-    backward = f.by_reach(lambda swept: swept.input_gradients) + f.by_reach(
-        lambda swept: swept.weight_gradients
-    )
-    return forward / (forward + again + backward)
+    return Order(beside, beside * first, beside * last)

@@ -42,9 +42,9 @@ from ziplan.runtimes.deepspeed.swept import beside_the_update, swept_each_time
 from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
 from ziplan.runtimes.deepspeed.turns import between_nodes, kept_gathers
 from ziplan.runtimes.runtime import COLLECTIVE, Demand, Segment, scaled
-from ziplan.runtimes.shared.compute import gpu_work
+from ziplan.runtimes.shared.compute import forward_share, gpu_work
 from ziplan.runtimes.shared.facts import UNFUSED_ACCESSES
-from ziplan.runtimes.shared.launches import launches
+from ziplan.runtimes.shared.launches import launches_by_sweep
 from ziplan.workload.training import Workload
 
 if TYPE_CHECKING:
@@ -70,21 +70,32 @@ def program(
 class MicroStep(NamedTuple):
     """What a micro-step is made of: what comes first, what the GPU does, what runs beside it.
 
-    `lead` is what of the GPU's work is done before anything is reduced, `tail` what is reduced when all of it
-    is done.
+    The GPU's work is that of forward, which reductions wait for or nothing does, that of backward until the
+    first of them (`lead`), and the rest; `tail` is what is reduced when all of it is done.
     """
 
     blocking: tuple[Demand, ...]
+    forward: tuple[Demand, ...]
+    waited_for: tuple[Demand, ...]
     lead: tuple[Demand, ...]
     compute: tuple[Demand, ...]
     beside: tuple[Demand, ...]
     tail: tuple[Demand, ...]
 
+    @property
+    def backward(self) -> tuple[Demand, ...]:
+        """What the GPU does from the end of forward on."""
+        return (*self.lead, *self.compute)
+
 
 class StepParts(NamedTuple):
-    """What a step is made of, by when it is due; `at_the_last` comes beside the last backward."""
+    """What a step is made of, by when it is due; `at_the_last` comes beside the last backward.
+
+    `launched` is what of the Python thread's way comes before backward.
+    """
 
     each: MicroStep
+    launched: tuple[Demand, ...]
     python: tuple[Demand, ...]
     at_the_last: LastGradients
     boundary: Segment
@@ -99,9 +110,11 @@ class StepParts(NamedTuple):
 
 def parts_of(f: Facts) -> StepParts:
     """The parts of a step."""
+    forward, backward = launches_by_sweep(f)
     return StepParts(
         _in_a_micro_step(f),
-        (hooks(f), launches(f)),
+        (forward,),
+        (hooks(f), forward, backward),
         last_gradients(f),
         boundary(f),
         _optimizer_step(f),
@@ -114,9 +127,10 @@ def _micro_steps(plan: Plan, step: StepParts) -> tuple[Segment, ...]:
     last, each = step.at_the_last, step.each
     tail = (*each.tail, *last.tail)
     chains = (
-        (*each.blocking, *each.lead, *each.compute, *last.swept, *last.held, *tail),
+        (*each.blocking, *each.forward, *each.waited_for, *each.backward, *last.swept, *last.held, *tail),
         (*step.python, *last.held, *tail),
-        (*each.blocking, *each.lead, *each.beside, *last.swept, *last.beside, *tail),
+        (*step.launched, *each.backward, *last.swept, *last.held, *tail),
+        (*each.blocking, *each.waited_for, *each.lead, *each.beside, *last.swept, *last.beside, *tail),
     )
     before = _micro_step(plan.accumulation_steps - 1, step)
     return (before, Segment("micro-step", 1.0, chains))
@@ -125,9 +139,10 @@ def _micro_steps(plan: Plan, step: StepParts) -> tuple[Segment, ...]:
 def _micro_step(repeats: float, step: StepParts) -> Segment:
     each = step.each
     chains = (
-        (*each.blocking, *each.lead, *each.compute, *each.tail),
-        (*each.blocking, *each.lead, *each.beside, *each.tail),
+        (*each.blocking, *each.forward, *each.waited_for, *each.backward, *each.tail),
+        (*each.blocking, *each.waited_for, *each.lead, *each.beside, *each.tail),
         (*step.python, *each.tail),
+        (*step.launched, *each.backward, *each.tail),
     )
     return Segment("micro-step", repeats, chains)
 
@@ -166,11 +181,14 @@ def _in_a_micro_step(f: Facts) -> MicroStep:
     blocking = [demand for demands, waits in kinds for demand in scaled(demands, waits)]
     beside = [demand for demands, waits in kinds for demand in scaled(demands, 1 - waits)]
     computed = (*gpu_work(f), _unpacked(f))
-    swept_beside = scaled(swept, 1 - due.in_the_last)
+    swept_beside, share = scaled(swept, 1 - due.in_the_last), forward_share(f)
+    forward = scaled(computed, share)
     return MicroStep(
         tuple(blocking),
-        tuple(scaled(computed, due.before_the_first)),
-        (*scaled(computed, 1 - due.before_the_first), *swept_beside, *in_stage3),
+        tuple(scaled(forward, 1 - due.beside)),
+        tuple(scaled(forward, due.beside)),
+        tuple(scaled(computed, (1 - share) * due.in_the_first)),
+        (*scaled(computed, (1 - share) * (1 - due.in_the_first)), *swept_beside, *in_stage3),
         (*swept_beside, *beside),
         (*scaled(swept, due.in_the_last), *scaled(reduced, due.in_the_last)),
     )

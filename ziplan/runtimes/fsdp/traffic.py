@@ -24,10 +24,10 @@ from ziplan.plan import Plan
 from ziplan.runtimes.fsdp import laws
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.groups import Groups
-from ziplan.runtimes.runtime import COLLECTIVE, HOST_THREAD, Demand, Segment
-from ziplan.runtimes.shared.compute import gpu_work
+from ziplan.runtimes.runtime import COLLECTIVE, HOST_THREAD, Demand, Segment, scaled
+from ziplan.runtimes.shared.compute import forward_share, gpu_work
 from ziplan.runtimes.shared.fresh import fresh_memory
-from ziplan.runtimes.shared.launches import launches
+from ziplan.runtimes.shared.launches import launches_by_sweep
 from ziplan.runtimes.terms import GRADIENTS_DOWN, HOST_NORM, TEMPORARIES
 from ziplan.workload.training import Workload
 
@@ -126,18 +126,19 @@ def _micro_step(f: Facts) -> Segment:
     gathered_again = moves.gather("layers gathered again in backward", again[0], reached * layers)
     reduced = moves.reduce("gradients of the layers", trained.layers, reached * layers)
     down = moves.copy_out("gradients of the layers to the host", trained.layers, alone)
+    work, share, launched = gpu_work(f), forward_share(f), launches_by_sweep(f)
+    forward, backward = scaled(work, share), scaled(work, 1 - share)
     chains = (
-        [*gpu_work(f)],
+        [*forward, *backward],
         [*copies, *copies_again, *gathered_again],
         [*gathered, *gathered_again, *reduced],
         [*reduced, *down],
     )
     waiting = [*_added(f, moves)]
-    launched = launches(f)
     return Segment(
         "micro-step",
         f.plan.accumulation_steps,
-        (*((*before, *chain, *after, *waiting) for chain in chains), (launched,)),
+        (*((*before, *chain, *after, *waiting) for chain in chains), launched, (launched[0], *backward)),
     )
 
 

@@ -14,6 +14,7 @@ from ziplan.hardware.rates import (
     tier_rate,
 )
 from ziplan.laws.counts import attention_flops, step_flops
+from ziplan.laws.law import maximum
 from ziplan.laws.memory import logits_bytes
 from ziplan.laws.traffic import activation_traffic, exposed_weight_bytes
 from ziplan.runtimes.runtime import Demand, total
@@ -116,6 +117,15 @@ def matrix_flops(f: Facts) -> float:
         )
         for label, params in parts
     )
+
+
+def forward_share(f: Facts) -> float:
+    """Share of a micro-step's products with matrices that is forward's."""
+    model, reached = f.workload.model, f.by_reach(lambda swept: swept.layers)
+    forward = float(model.matmul_params)
+    again = f.full * reached * float(model.block_matmul_params)
+    gradients = f.by_reach(lambda swept: swept.input_gradients + swept.weight_gradients)
+    return forward / maximum(forward + again + gradients, 1.0)
 
 
 def idle_in_waves(f: Facts, model: Model) -> float:

@@ -29,8 +29,17 @@ LAUNCHES = "kernel launches"
 
 def launches(f: Facts, share: float = 1.0) -> Demand:
     """The Python thread's way through the kernels of a micro-step, of a share of the layers."""
+    return Demand(LAUNCHES, PYTHON, total(demand.amount for demand in launches_by_sweep(f, share)))
+
+
+def launches_by_sweep(f: Facts, share: float = 1.0) -> tuple[Demand, Demand]:
+    """The same of forward, with recomputation, and of backward.
+
+    Whatever takes the GPU long in backward cannot begin before forward is launched: a step that ends with
+    a look at a number of the GPU's, as of a norm or a loss, leaves the thread no lead over it.
+    """
     sweeps = zip(("forward", "backward"), launched(f, share), latencies(f), strict=True)
-    seconds = total(
+    forward, backward = (
         f.derivation.apply(
             launch_time,
             f"kernels of one micro-step, {sweep}",
@@ -39,7 +48,7 @@ def launches(f: Facts, share: float = 1.0) -> Demand:
         )
         for sweep, count, latency in sweeps
     )
-    return Demand(LAUNCHES, PYTHON, seconds)
+    return Demand(LAUNCHES, PYTHON, forward), Demand(LAUNCHES, PYTHON, backward)
 
 
 def launched(f: Facts, share: float = 1.0) -> tuple[float, float]:
