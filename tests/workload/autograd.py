@@ -41,6 +41,32 @@ def measured_bytes_per_token(
     return sum(watch.bytes for watch in watched) / len(watched) / tokens
 
 
+def kept_when_compiled(config):
+    """Bytes kept for a layer, per token, where torch.compile divides each into forward and backward."""
+    torch = pytest.importorskip("torch")
+    torch._dynamo.reset()
+    two, six = (_kept_of_compiled(torch, {**config, "num_hidden_layers": count}) for count in (2, 6))
+    return (six - two) / 4 / BATCH / SEQUENCE
+
+
+def _kept_of_compiled(torch, config):
+    settings = hf_config(config)
+    model = hf_kind(config).from_config(settings, attn_implementation="sdpa", dtype=torch.bfloat16).train()
+    for layer in _layers(model):
+        layer.compile(backend="aot_eager_decomp_partition")
+    kept, parameters = {}, {each.untyped_storage().data_ptr() for each in model.parameters()}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in parameters:
+            kept[storage.data_ptr()] = (storage.nbytes(), tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model.base_model(input_ids=torch.zeros((BATCH, SEQUENCE), dtype=torch.long), use_cache=False)
+    return sum(size for size, _ in kept.values())
+
+
 def _layers(model):
     layers = [module for name, module in model.named_modules() if LAYER_NAME.search(name)]
     inner = {id(part) for layer in layers for part in layer.modules() if part is not layer}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from workload.autograd import SEQUENCE, measured_bytes_per_token, tokens_of
+from workload.autograd import SEQUENCE, kept_when_compiled, measured_bytes_per_token, tokens_of
 from workload.models import built, shipped
 from workload.small import SMALL
 
@@ -64,9 +64,9 @@ CPU_STATISTICS = 12
 """Bytes by which three LayerNorms' statistics in 16 bits are smaller on the CPU than on a GPU."""
 
 
-def range_of(config, attention, precision, dropout=None):
+def range_of(config, attention, precision, dropout=None, kernels=None):
     """What a layer is said to keep, per token."""
-    kept = activation_bytes(built(config), attention, precision).with_dropout(dropout)
+    kept = activation_bytes(built(config), attention, precision).with_dropout(dropout).with_kernels(kernels)
     tokens = tokens_of(config)
     low = kept.none_low + kept.attention_scores_low * tokens
     # The first layer of a T5 stack keeps which relative position is which, for all tokens once.
@@ -93,10 +93,37 @@ def test_what_autograd_keeps_lies_in_the_range(name, attention, precision, dropo
     low, high = range_of(CONFIGS[name], attention, precision, known)
     measured = measured_bytes_per_token(CONFIGS[name], attention, precision, dropout, monkeypatch)
     assert low <= measured <= high * (1 + 1e-12)
+    at_least, at_most = range_of(CONFIGS[name], attention, precision, known, "eager")
+    assert low <= at_least <= measured
+    assert at_most == high
     if attention == "eager" and dropout:
         statistics = CPU_STATISTICS + (4 * 11 if name.startswith("cohere") else 0)
         nearest = high - statistics if name in EXACT else LEAST_SHARE.get(name, 0.75) * high
         assert measured >= nearest
+
+
+COMPILED = ("llama", "qwen3", "olmo2", "granite")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_layers_keep_what_fused_kernels_do(name):
+    """By torch.compile's own partition into forward and backward, of graphs that the CPU then runs."""
+    measured = kept_when_compiled({**CONFIGS[name], "vocab_size": 256})
+    low, high = range_of(CONFIGS[name], "flash", "bf16", False, "compiled")
+    assert low <= measured <= high
+    assert measured < range_of(CONFIGS[name], "flash", "bf16", False, "eager")[0]
+
+
+@pytest.mark.parametrize("attention", ["flash", "eager"])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_known_kernels_narrow_the_range(name, attention):
+    config = CONFIGS[name]
+    whole, eager, fused = (range_of(config, attention, "bf16", None, k) for k in (None, "eager", "fused"))
+    assert whole[0] <= eager[0] <= eager[1] == whole[1]
+    assert whole[0] == fused[0] <= fused[1] * (1 + 1e-12) <= whole[1] * (1 + 1e-12)
+    assert eager[0] - whole[0] == pytest.approx(whole[1] - fused[1])
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt2-xl", "zero-infinity-1t"])

@@ -16,8 +16,9 @@ from ziplan.files.validation import WRONG_VALUE
 from ziplan.units import Precision
 from ziplan.workload.loading import Loading
 from ziplan.workload.loss import Loss
+from ziplan.workload.model import Kernels
 from ziplan.workload.model_file import CompanionEntry
-from ziplan.workload.training import MOST_WORKERS, Kernels, Optimizer, Threads, Trainable
+from ziplan.workload.training import MOST_WORKERS, Optimizer, Threads, Trainable
 
 SCHEMA = "ziplan.measurement/1"
 SHIPPED = Path(__file__).parent / "measurements"

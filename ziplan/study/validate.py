@@ -278,7 +278,7 @@ def _workload(record: Record) -> Workload:
         model = adapted(model, training.trainable)
     except ValueError as error:
         raise BadInput(record.problem(f"trainable: {error}", "training", "trainable")) from None
-    kept = kept_bytes(model, entry.attention, entry.precision, entry.dropout)
+    kept = kept_bytes(model, entry.attention, entry.precision, entry.dropout, entry.kernels)
     return Workload(model, training, entry.precision, kept, _companions(record, training, entry.precision))
 
 

@@ -76,7 +76,7 @@ def companion(
         model=untrained(model) if trainable == "none" else adapted(model, trainable),
         trainable="all" if trainable == "none" else trainable,
         offload=entry.offload,
-        activations=kept_bytes(model, training.attention, precision, training.dropout),
+        activations=kept_bytes(model, training.attention, precision, training.dropout, training.kernels),
     )
 
 

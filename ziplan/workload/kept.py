@@ -8,7 +8,7 @@ from ziplan.units import Precision
 from ziplan.workload.families import activation_bytes, moved
 from ziplan.workload.families.family import ELEMENT_BYTES, Attention
 from ziplan.workload.gradients import LORA_A, LORA_B, tensor_read
-from ziplan.workload.model import ActivationBytes, Layer, Model, Operator
+from ziplan.workload.model import ActivationBytes, Kernels, Layer, Model, Operator
 from ziplan.workload.passes import Passes
 
 ATTENTION_OUTPUTS = ("o_proj", "out_proj", "dense", "c_proj", "o")
@@ -16,15 +16,22 @@ ATTENTION_OUTPUTS = ("o_proj", "out_proj", "dense", "c_proj", "o")
 
 
 def kept_bytes(
-    model: Model, attention: Attention, precision: Precision, dropout: bool | None = None
+    model: Model,
+    attention: Attention,
+    precision: Precision,
+    dropout: bool | None = None,
+    kernels: Kernels | None = None,
 ) -> ActivationBytes:
-    """What one layer of `model` keeps for backward, per token; `dropout` where it is known to be on or off.
+    """What one layer of `model` keeps for backward, per token; `dropout` and `kernels` where they are known.
 
     An adapter keeps the output of its first linear and, with dropout on its input, the dropped
     input and a mask of one byte (high). The input of a frozen linear serves no weight gradient:
     what no other module keeps of it is `frozen_inputs`.
     """
     whole = activation_bytes(model, attention, precision).with_dropout(dropout)
+    # What eager modules keep of frozen parts is less: the low end stays that of fused kernels.
+    known = None if kernels == "eager" and model.trainable_params < model.params else kernels
+    whole = whole.with_kernels(known)
     element = ELEMENT_BYTES[precision]
     matrices = _mean_passes(model, lambda layer: _of_matrices(layer, element))
     whole = whole._replace(fused=whole.fused + matrices, written=whole.written + matrices)

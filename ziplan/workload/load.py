@@ -72,7 +72,7 @@ def load_workload(
     trained = problems.attempt(partial(settings.trained, model, training))
     others = problems.attempt(partial(_companions, source, companions, training, precision))
     model = problems.required(trained)
-    kept = kept_bytes(model, training.attention, precision, training.dropout)
+    kept = kept_bytes(model, training.attention, precision, training.dropout, training.kernels)
     return Workload(model, training, precision, kept, others or (), tuple(_notes(model, training, precision)))
 
 

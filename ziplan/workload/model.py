@@ -12,6 +12,11 @@ from ziplan.workload.passes import Passes
 
 OperatorKind = Literal["linear", "embedding", "norm", "experts", "parameter"]
 
+Kernels = Literal["eager", "fused", "compiled"]
+"""Eager: modules as transformers writes them, a kernel for each operator. Fused: one kernel for a norm,
+for positions, for an activation function and its product (Megatron-LM, Apex, Transformer Engine, Liger,
+flash-attn's). Compiled: by torch.compile, which fuses as much."""
+
 
 @dataclass(frozen=True)
 class Operator:
@@ -117,6 +122,9 @@ class ActivationBytes(NamedTuple):
     """What dropout would add to `attention_scores_low`: probabilities that are dropped out, and a mask."""
     dropped_scores_high: float = 0.0
     """The same, as it is counted in `attention_scores_high`."""
+    unfused: float = 0.0
+    """Of the high ends but the scores', what modules keep for lack of fused kernels: fp32 copies of norms,
+    steps of activation functions."""
     fused: Passes = Passes()
     """What one layer moves where fused kernels compute it."""
     written: Passes = Passes()
@@ -140,6 +148,20 @@ class ActivationBytes(NamedTuple):
             attention_scores_high=self.attention_scores_high - self.dropped_scores_high,
             written=self.written + -1 * self.dropout,
         )
+
+    def with_kernels(self, kernels: Kernels | None) -> ActivationBytes:
+        """The range where it is known what computes between products with matrices; None where it is not.
+
+        torch.compile keeps no more than fused kernels do: it recomputes in backward what only moves bytes
+        (`torch._functorch.partitioners.min_cut_rematerialization_partition`).
+        """
+        if kernels is None:
+            return self
+        if kernels == "eager":
+            more = self.unfused
+            return self._replace(none_low=self.none_low + more, selective_low=self.selective_low + more)
+        less = self.unfused
+        return self._replace(none_high=self.none_high - less, selective_high=self.selective_high - less)
 
 
 class Window(NamedTuple):

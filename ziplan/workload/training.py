@@ -11,7 +11,7 @@ from ziplan.files.record import FileRecord
 from ziplan.units import Launcher, Precision
 from ziplan.workload.loading import Loading
 from ziplan.workload.loss import Loss
-from ziplan.workload.model import ActivationBytes, Model, Operator
+from ziplan.workload.model import ActivationBytes, Kernels, Model, Operator
 from ziplan.workload.optimizers import OptimizerName
 
 if TYPE_CHECKING:
@@ -31,11 +31,6 @@ MOST_THREADS = 4096
 MOST_SEQUENCES = 100_000_000
 """No step of training takes more; a value above it is a slip."""
 
-
-Kernels = Literal["eager", "fused", "compiled"]
-"""Eager: modules as transformers writes them, a kernel for each operator. Fused: one kernel for a norm,
-for positions, for an activation function and its product (Megatron-LM, Apex, Transformer Engine, Liger,
-flash-attn's). Compiled: by torch.compile, which fuses as much."""
 
 LARGEST_RANK = 65_536
 """No adapter's rank comes near the width of a model this wide; a value above it is a slip."""

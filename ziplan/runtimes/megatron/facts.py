@@ -15,7 +15,7 @@ from ziplan.laws.law import minimum, where
 from ziplan.runtimes.megatron import laws
 from ziplan.runtimes.shared import facts as shared
 from ziplan.units import Precision
-from ziplan.workload.training import Kernels
+from ziplan.workload.model import Kernels
 
 
 class StateBytes(NamedTuple):

@@ -12,8 +12,9 @@ from ziplan.laws.law import Derivation, minimum, where
 from ziplan.laws.optimizer import optimizer_bytes_per_param
 from ziplan.plan import Checkpointing, Plan
 from ziplan.workload.gradients import Backward, backward
+from ziplan.workload.model import Kernels
 from ziplan.workload.passes import Passes
-from ziplan.workload.training import Kernels, Workload
+from ziplan.workload.training import Workload
 
 ELEMENT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0}
 """Bytes of an element in the precision that computes: parameters in use, gradients, activations."""

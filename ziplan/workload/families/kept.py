@@ -46,7 +46,8 @@ class Kept:
     """Bytes per token; `core` goes when attention is recomputed, `scores` are per attended token.
 
     `masks` is the part of `high`, `dropped_high` that of `scores_high`, that dropout alone makes; where it
-    is on, `dropped_low` comes on top of `scores_low`.
+    is on, `dropped_low` comes on top of `scores_low`. `unfused` is the part of `high` that eager modules keep
+    in any case and fused kernels never.
     """
 
     low: float = 0.0
@@ -58,6 +59,7 @@ class Kept:
     masks: float = 0.0
     dropped_low: float = 0.0
     dropped_high: float = 0.0
+    unfused: float = 0.0
     fused: Passes = field(default_factory=Passes)
     written: Passes = field(default_factory=Passes)
     dropout: Passes = field(default_factory=Passes)
@@ -83,6 +85,7 @@ class Kept:
             masks=self.masks,
             dropped_scores_low=self.dropped_low,
             dropped_scores_high=self.dropped_high,
+            unfused=self.unfused,
             fused=self.fused,
             written=self.written,
             dropout=self.dropout,
@@ -111,8 +114,12 @@ class Keep(NamedTuple):
         return Kept(kept, kept)
 
     def eager_only(self, *widths: float) -> Kept:
-        """Tensors that a fused kernel does without."""
+        """Tensors that a fused kernel does without, and some modules too."""
         return Kept(0, self.element * sum(widths))
+
+    def unfused(self, *widths: float) -> Kept:
+        """Tensors that a fused kernel does without and every module as written keeps."""
+        return replace(self.eager_only(*widths), unfused=self.element * sum(widths))
 
     def masks(self, *widths: float) -> Kept:
         """Dropouts: masks of one byte an element."""
@@ -166,6 +173,7 @@ class Keep(NamedTuple):
         return Kept(
             self.element * width + 4 * count,
             (4 + self.element) * width + 4 * count,
+            unfused=4 * width,
             fused=moved.fused_rms_norm(self.element, widths),
             written=moved.rms_norm(self.element, widths),
         )
@@ -176,6 +184,7 @@ class Keep(NamedTuple):
         return Kept(
             self.element * width + 4 * count,
             8 * width + 4 * count,
+            unfused=(8 - self.element) * width,
             fused=moved.fused_rms_norm(self.element, widths),
             written=moved.rms_norm(self.element, widths, weight_in_fp32=True),
         )
@@ -239,7 +248,8 @@ class Keep(NamedTuple):
         moves = Kept(
             fused=ONE_KERNEL.on(self.element * width), written=_function(name).on(self.element * width)
         )
-        return self.inputs(width) + self.eager_only(more * width) + moves
+        written_out = self.unfused if is_counted(name) else self.eager_only
+        return self.inputs(width) + written_out(more * width) + moves
 
     def gated(self, hidden: float, middle: float, name: str) -> Kept:
         """A gated MLP: its input, gate and up, the product; written out, the function's output too."""
@@ -248,7 +258,7 @@ class Keep(NamedTuple):
         return (
             replace(function, fused=Passes())
             + self.inputs(hidden, middle, middle)
-            + self.eager_only(middle)
+            + self.unfused(middle)
             + moves
         )
 
@@ -276,7 +286,8 @@ class Keep(NamedTuple):
         each = self.gated(hidden, middle, name)
         high = (each + self.inputs(hidden, hidden)) * (evaluated or chosen)
         router = Kept(4.0 * experts.experts, 16.0 * experts.experts + 48.0 * chosen)
-        kept = Kept((each * chosen).low, high.high) + self.inputs(hidden) + router
+        unfused = each.unfused * min(chosen, evaluated or chosen)
+        kept = Kept((each * chosen).low, high.high, unfused=unfused) + self.inputs(hidden) + router
         size = self.element * middle * chosen
         return kept + Kept(
             fused=GATED.on(size) + moved.fused_routed(self.element, hidden, chosen),
