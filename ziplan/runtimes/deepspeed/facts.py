@@ -144,6 +144,11 @@ class Facts(shared.Facts):
         return each(elements, self.plan.dp_degree)
 
     @cached_property
+    def owned_whole(self) -> float:
+        """Elements of the tensors that the rank with the most owns parts of, of gradients on the GPU."""
+        return self.reached("rank", self.stated is not None and self.stated.round_robin_gradients)
+
+    @cached_property
     def pipelined(self) -> float:
         """1 where the optimizer's swap runs beside its update."""
         if self.stated is not None:

@@ -179,11 +179,10 @@ def _owned_gradients(f: Facts, share: float) -> float:
     """Bytes of the tensors that a rank owns parts of, each whole; of the rank that has the most."""
     if not np.any(share):
         return 0.0
-    dealt_out = f.stated is not None and f.stated.round_robin_gradients
     return f.derivation.apply(
         held_bytes,
         "gradients of the tensors that a rank owns parts of, each whole",
-        params=f.reached("rank", dealt_out),
+        params=f.owned_whole,
         state_bytes_per_param=f.element,
         share=share,
         ranks_per_instance=1.0,

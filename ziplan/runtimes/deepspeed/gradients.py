@@ -13,7 +13,7 @@ import numpy as np
 
 from ziplan.laws.law import maximum, where
 from ziplan.runtimes.deepspeed import laws
-from ziplan.runtimes.deepspeed.buckets import order
+from ziplan.runtimes.deepspeed.buckets import Order
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.host_link import crossing, of_the_optimizer
 from ziplan.runtimes.deepspeed.swept import swept_once
@@ -141,7 +141,7 @@ def _copies(f: Facts, term: str, own: float) -> tuple[Demand, ...]:
     )
 
 
-def last_gradients(f: Facts) -> LastGradients:
+def last_gradients(f: Facts, due: Order) -> LastGradients:
     """What comes beside the last backward: stage 1's reduction, and what goes to the optimizer above stage 0.
 
     `stage3.py:partition_grads` and `_offload_grad_partition_at_boundary` copy a bucket's gradients on the
@@ -150,10 +150,10 @@ def last_gradients(f: Facts) -> LastGradients:
     behind its back.
     """
     stage1 = f.reduces_in_backward * where(f.plan.zero_stage < 2, 1.0, 0.0)
-    due, label = order(f).in_the_last, "gradients reduced in the last micro-step (stage 1)"
+    last, label = due.in_the_last, "gradients reduced in the last micro-step (stage 1)"
     swept, reduced = [swept_once(f, stage1)], _reduced(f, label, stage1)
-    tail = (*scaled(swept, due), *scaled(reduced, due))
-    early = tuple(scaled(swept, 1 - due)), tuple(scaled(reduced, 1 - due))
+    tail = (*scaled(swept, last), *scaled(reduced, last))
+    early = tuple(scaled(swept, 1 - last)), tuple(scaled(reduced, 1 - last))
     if not f.host:
         return LastGradients(*early, (), (), Demand("gradient write", f"{f.nvme}.swap_write", 0.0), tail)
     down, written = _to_the_optimizer(f) * f.reduces_in_backward, 0.0

@@ -76,7 +76,7 @@ def _own(f: Facts, share: float) -> float:
     below = where((stage >= 1) & (stage < 3), 1.0, 0.0)
     back = below * _reduces_flat(f)
     off = f.optimizer_off_gpu * where(stage >= 1, 1.0, 0.0)
-    kept = where(stage >= 3, 1.0, 0.0) + below * (1 - off) * _reached(f) * f.plan.dp_degree / maximum(
+    kept = where(stage >= 3, 1.0, 0.0) + below * (1 - off) * f.owned_whole * f.plan.dp_degree / maximum(
         f.trained, 1.0
     )
     return f.derivation.apply(
@@ -89,16 +89,11 @@ def _own(f: Facts, share: float) -> float:
     )
 
 
-def _reached(f: Facts) -> float:
-    """Elements of the tensors that the rank with the most owns parts of, on the GPU as in `gpu.py`."""
-    return f.reached("rank", f.stated is not None and f.stated.round_robin_gradients)
-
-
 def _added(f: Facts) -> float:
     """Gradients added to those of earlier micro-steps, on average over all: by autograd below stage 2."""
     stage, steps = f.plan.zero_stage, f.plan.accumulation_steps
     share = (steps - 1) / steps * where((stage >= 2), 1 - f.optimizer_off_gpu, 1.0)
-    held = where(stage >= 3, f.trained / f.plan.dp_degree, where(stage >= 2, _reached(f), f.trained))
+    held = where(stage >= 3, f.trained / f.plan.dp_degree, where(stage >= 2, f.owned_whole, f.trained))
     return f.derivation.apply(
         laws.swept_gradient_bytes,
         "gradients added to those of earlier micro-steps",

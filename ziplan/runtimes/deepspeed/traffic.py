@@ -22,7 +22,7 @@ from ziplan.laws.memory import activation_bytes
 from ziplan.plan import Plan
 from ziplan.runtimes import terms
 from ziplan.runtimes.deepspeed import laws
-from ziplan.runtimes.deepspeed.buckets import order
+from ziplan.runtimes.deepspeed.buckets import Order, order
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.gradients import (
     LastGradients,
@@ -110,12 +110,12 @@ class StepParts(NamedTuple):
 
 def parts_of(f: Facts) -> StepParts:
     """The parts of a step."""
-    forward, backward = launches_by_sweep(f)
+    (forward, backward), due = launches_by_sweep(f), order(f)
     return StepParts(
-        _in_a_micro_step(f),
+        _in_a_micro_step(f, due),
         (forward,),
         (hooks(f), forward, backward),
-        last_gradients(f),
+        last_gradients(f, due),
         boundary(f),
         _optimizer_step(f),
         _afterwards(f),
@@ -147,7 +147,7 @@ def _micro_step(repeats: float, step: StepParts) -> Segment:
     return Segment("micro-step", repeats, chains)
 
 
-def _in_a_micro_step(f: Facts) -> MicroStep:
+def _in_a_micro_step(f: Facts, due: Order) -> MicroStep:
     """A micro-step by what waits for what."""
     apply, plan, model = f.derivation.apply, f.plan, f.workload.model
     fetched = played(model, plan, f.knobs, lambda fetches, _: fetches.elements)
@@ -161,8 +161,7 @@ def _in_a_micro_step(f: Facts) -> MicroStep:
         param_bytes_per_param=f.element,
         dp_degree=plan.dp_degree,
     )
-    reduced, due = reduced_each_time(f), order(f)
-    passes = [swept_each_time(f)]
+    reduced, passes = reduced_each_time(f), [swept_each_time(f)]
     # Stage 3 gathers on another stream than the one that makes them.
     swept, in_stage3 = scaled(passes, 1 - f.stage3), scaled(passes, f.stage3)
     kinds = (
