@@ -214,7 +214,7 @@ def test_layers_that_are_recomputed_whole_are_fetched_as_such(version, whole):
     again = facts.knobs._replace(reuse_distance=0.0)
     policy = knobs.policy(WORK.model, chosen, again)
     expected = fetches(WORK.model, int(Checkpointing.FULL), whole, policy).elements
-    assert knobs.played(WORK.model, chosen, again, lambda fetched, _: fetched.elements) == expected
+    assert knobs.plays(WORK.model, chosen, again)(lambda fetched, _: fetched.elements) == expected
 
 
 def test_megatrons_slices_over_stage_3_have_the_traits_of_the_deepspeed_under_them():

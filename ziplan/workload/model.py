@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -223,6 +223,18 @@ class Model:
     """Width of a head of values, where it is not that of queries and keys."""
     notes: tuple[str, ...] = ()
     """What its config says that is planned otherwise, or on a guess."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # All operators' fields are hashed once: caches by model are asked for in each play of a grid.
+        return hash(tuple(getattr(self, field.name) for field in fields(self)))
+
+    def __getstate__(self) -> dict[str, object]:
+        # What is cached stays behind: another process hashes text otherwise.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def operator(self, name: str) -> Operator:
         """The operator called `name`."""

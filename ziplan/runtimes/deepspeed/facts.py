@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ziplan.laws.law import maximum, where
-from ziplan.runtimes.deepspeed.knobs import KEYS, Knobs, each, knobs, on_medium, stated_knobs
+from ziplan.runtimes.deepspeed.fetches import Fetches
+from ziplan.runtimes.deepspeed.knobs import KEYS, Knobs, each, knobs, on_medium, plays, stated_knobs
 from ziplan.runtimes.deepspeed.optimizers import OPTIMIZERS, Supported
 from ziplan.runtimes.deepspeed.shards import (
     Shards,
@@ -63,6 +64,11 @@ class Facts(shared.Facts):
             found = found._replace(reuse_distance=0.0)
         said: dict[str, Any] = {KEYS[key]: value for key, value in (self.zero or {}).items()}
         return found._replace(reentrant=self.reentrant, **said)
+
+    @cached_property
+    def played(self) -> Callable[[Callable[[Fetches, float], float]], float]:
+        """What takes a measure of what a micro-step fetches, of a plan or of each in a grid."""
+        return plays(self.workload.model, self.plan, self.knobs)
 
     @cached_property
     def param_buffer(self) -> float:

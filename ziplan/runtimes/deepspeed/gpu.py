@@ -11,7 +11,7 @@ from ziplan.laws.memory import held_bytes, sharded_bytes
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.fetches import Fetches
-from ziplan.runtimes.deepspeed.knobs import largest_trained_tensor, played
+from ziplan.runtimes.deepspeed.knobs import largest_trained_tensor
 from ziplan.runtimes.deepspeed.leaves import largest_gradients
 from ziplan.runtimes.deepspeed.tiled import by_tiles
 from ziplan.runtimes.runtime import RUNNING, Ledger
@@ -233,7 +233,7 @@ def _buffers(book: Ledger, f: Facts) -> None:
 
 def _most(f: Facts, measure: Callable[[Fetches], float]) -> float:
     """What is gathered at the most, by a measure of it."""
-    return played(f.workload.model, f.plan, f.knobs, lambda fetched, _: measure(fetched))
+    return f.played(lambda fetched, _: measure(fetched))
 
 
 def _reduce_buckets(book: Ledger, f: Facts) -> None:

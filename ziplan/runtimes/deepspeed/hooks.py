@@ -5,7 +5,6 @@ from __future__ import annotations
 from ziplan.laws.law import where
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
-from ziplan.runtimes.deepspeed.knobs import played
 from ziplan.runtimes.deepspeed.leaves import forward_visits
 from ziplan.runtimes.deepspeed.tiled import by_tiles
 from ziplan.runtimes.runtime import PYTHON, Demand
@@ -59,7 +58,7 @@ def module_visits(f: Facts) -> float:
 def _views(f: Facts) -> float:
     """Seconds of views of every rank's part of tensors: in stage 3 one rank after the other, in Python."""
     apply, model = f.derivation.apply, f.workload.model
-    joined = played(model, f.plan, f.knobs, lambda fetched, _: fetched.joined_tensors)
+    joined = f.played(lambda fetched, _: fetched.joined_tensors)
     trained = by_tiles(model, f.plan.tile_count, _trained_tensors)
     gathered, reduced = (
         apply(

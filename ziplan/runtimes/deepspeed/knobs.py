@@ -7,7 +7,7 @@ elements are those of unpartitioned tensors unless the name says otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from ziplan.plan import Checkpointing, Plan
 from ziplan.runtimes.deepspeed.coordinator import Policy
 from ziplan.runtimes.deepspeed.fetches import Fetches, fetches
 from ziplan.runtimes.deepspeed.leaves import LEAF_CLASSES
-from ziplan.runtimes.deepspeed.tiled import by_tiles
+from ziplan.runtimes.deepspeed.tiled import tiled
 from ziplan.runtimes.deepspeed.traits import NEWEST
 from ziplan.workload.model import Model
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from ziplan.runtimes.deepspeed.reading.settings import Settings
@@ -123,36 +125,55 @@ def largest_trained_tensor(model: Model) -> int:
     return max((elements for elements, _, _ in model.trainable_tensors), default=0)
 
 
-def played(model: Model, plan: Plan, settings: Knobs, measure: Callable[[Fetches, float], float]) -> float:
-    """`measure(fetches, dp_degree)` of a plan, or of each distinct setting in a grid of plans.
+class Plays(NamedTuple):
+    """Micro-steps as they are fetched under a plan, or under each distinct setting of a grid of plans."""
+
+    distinct: tuple[tuple[Fetches, float], ...]
+    """Of each setting what is fetched, and its data-parallel degree."""
+    places: Any
+    """Which of them each plan of the grid has."""
+
+    def measured(self, measure: Callable[[Fetches, float], float]) -> float:
+        """`measure(fetches, dp_degree)` of each plan."""
+        if np.ndim(self.places) == 0:
+            return measure(*self.distinct[self.places])
+        return np.array([measure(*each) for each in self.distinct])[self.places]  # type: ignore[no-any-return]
+
+
+def plays(model: Model, plan: Plan, settings: Knobs) -> Callable[[Callable[[Fetches, float], float]], float]:
+    """What takes a measure (of fetches and the data-parallel degree) of a plan, or of each in a grid.
 
     Tiles are modules of their own.
     """
-    return by_tiles(model, plan.tile_count, lambda tiles: _played(tiles, plan, settings, measure))
+    # In a grid micro-steps are an axis that the other settings do not vary along.
+    bare = decided_bare(model, plan)
+    if np.all(bare) or not np.any(bare):
+        return _plays(model, plan, settings, bool(np.all(bare))).measured
+    first, later = (_plays(model, plan, settings, each) for each in (True, False))
+    return lambda measure: where(bare > 0, first.measured(measure), later.measured(measure))
 
 
-def _played(model: Model, plan: Plan, settings: Knobs, measure: Callable[[Fetches, float], float]) -> float:
-    def of(bare: bool) -> float:
-        def one(checkpointing: float, bucket: float, live: float, reuse: float, dp_degree: float) -> float:
-            # Nothing that is let go depends on it where nothing is read ahead.
-            bare_first, kept = bare and bucket > 0, int(settings.persistence)
-            policy = Policy(bucket, live, reuse, kept, bare_first, settings.leaves)
-            return measure(fetches(model, int(checkpointing), settings.reentrant, policy), dp_degree)
+def _plays(model: Model, plan: Plan, settings: Knobs, bare: bool) -> Plays:
+    def one(
+        tiles: float, checkpointing: float, bucket: float, live: float, reuse: float, dp_degree: float
+    ) -> tuple[Fetches, float]:
+        # Nothing that is let go depends on it where nothing is read ahead.
+        kept = int(settings.persistence)
+        policy = Policy(bucket, live, reuse, kept, bare and bucket > 0, settings.leaves)
+        seen = tiled(model, int(tiles))
+        return fetches(seen, int(checkpointing), settings.reentrant, policy), dp_degree
 
-        return each(
+    return Plays(
+        *distinct(
             one,
+            plan.tile_count,
             plan.activation_checkpointing,
             settings.prefetch_bucket,
             settings.max_live,
             settings.reuse_distance,
             plan.dp_degree,
         )
-
-    # In a grid micro-steps are an axis that the other settings do not vary along.
-    bare = decided_bare(model, plan)
-    if np.all(bare):
-        return of(True)
-    return where(bare > 0, of(True), of(False)) if np.any(bare) else of(False)
+    )
 
 
 def decided_bare(model: Model, plan: Plan) -> float:
@@ -178,13 +199,18 @@ REENTRANT = bool(NEWEST.recomputes_whole_layers)
 
 def each(function: Callable[..., float], *fields: float) -> float:
     """`function` of scalars; of arrays, once for each distinct combination of their values."""
+    values, places = distinct(function, *fields)
+    return values[0] if np.ndim(places) == 0 else np.array(values, dtype=float)[places]
+
+
+def distinct(function: Callable[..., T], *fields: float) -> tuple[tuple[T, ...], Any]:
+    """`function` of each distinct combination of values of arrays (or of scalars), and where each belongs."""
     if all(np.ndim(field) == 0 for field in fields):
-        return function(*(float(field) for field in fields))
+        return (function(*(float(field) for field in fields)),), 0
     spread = np.broadcast_arrays(*(np.asarray(field, dtype=float) for field in fields))
-    known: dict[tuple[float, ...], float] = {}
-    values = np.empty(spread[0].shape)
-    for place, arguments in enumerate(zip(*(field.flat for field in spread), strict=True)):
-        if arguments not in known:
-            known[arguments] = function(*arguments)
-        values.flat[place] = known[arguments]
-    return values  # type: ignore[return-value]
+    known: dict[tuple[float, ...], int] = {}
+    places = [
+        known.setdefault(arguments, len(known))
+        for arguments in zip(*(field.ravel().tolist() for field in spread), strict=True)
+    ]
+    return tuple(function(*arguments) for arguments in known), np.reshape(places, spread[0].shape)

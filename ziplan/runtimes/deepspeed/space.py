@@ -14,7 +14,6 @@ from ziplan.laws.law import Derivation, maximum, where
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.gpu import gpu_ledger
-from ziplan.runtimes.deepspeed.knobs import played
 from ziplan.runtimes.deepspeed.optimizers import bf16_refused, refused
 from ziplan.runtimes.deepspeed.twin_flow import whole_groups
 from ziplan.runtimes.runtime import RUNNING, Axis, Ledger
@@ -125,7 +124,7 @@ def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
         plan = replace(plan, placement=_share_of_host(facts))
         facts = replace(facts, plan=plan)
     on_nvme = facts.knobs.params_on_nvme
-    live = played(workload.model, plan, facts.knobs, lambda fetched, _: float(fetched.peak_tensors))
+    live = facts.played(lambda fetched, _: float(fetched.peak_tensors))
     return replace(
         plan,
         prefetch_depth=plan.prefetch_depth

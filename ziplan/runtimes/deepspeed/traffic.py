@@ -34,7 +34,6 @@ from ziplan.runtimes.deepspeed.gradients import (
 )
 from ziplan.runtimes.deepspeed.hooks import hooks
 from ziplan.runtimes.deepspeed.host_link import crossing
-from ziplan.runtimes.deepspeed.knobs import played
 from ziplan.runtimes.deepspeed.overflow import overflow_check
 from ziplan.runtimes.deepspeed.returned import copies_back, memory_of_casts, memory_of_operators
 from ziplan.runtimes.deepspeed.shards import swapped_in
@@ -149,9 +148,9 @@ def _micro_step(repeats: float, step: StepParts) -> Segment:
 
 def _in_a_micro_step(f: Facts, due: Order) -> MicroStep:
     """A micro-step by what waits for what."""
-    apply, plan, model = f.derivation.apply, f.plan, f.workload.model
-    fetched = played(model, plan, f.knobs, lambda fetches, _: fetches.elements)
-    missed = played(model, plan, f.knobs, lambda fetches, _: fetches.on_demand)
+    apply, plan = f.derivation.apply, f.plan
+    fetched = f.played(lambda fetches, _: fetches.elements)
+    missed = f.played(lambda fetches, _: fetches.on_demand)
     ahead = _ahead(f, fetched, missed)
     gather = apply(
         laws.gathered_bytes_per_step,
@@ -168,7 +167,7 @@ def _in_a_micro_step(f: Facts, due: Order) -> MicroStep:
         (
             [
                 Demand("gather", "gather", gather),
-                Demand("gather", COLLECTIVE, f.stage3 * played(model, plan, f.knobs, _calls)),
+                Demand("gather", COLLECTIVE, f.stage3 * f.played(_calls)),
             ],
             1 - ahead * (1 - between_nodes(f)),
         ),
@@ -203,7 +202,7 @@ def _unpacked(f: Facts) -> Demand:
         laws.joined_copy_bytes,
         "parameters gathered together, copied apart",
         zero_stage=f.plan.zero_stage,
-        joined_params=played(f.workload.model, f.plan, f.knobs, lambda fetched, _: fetched.joined),
+        joined_params=f.played(lambda fetched, _: fetched.joined),
         param_bytes_per_param=f.element,
         dp_degree=f.plan.dp_degree,
     )
@@ -222,7 +221,7 @@ def _parameter_loads(f: Facts, fetched: float) -> list[Demand]:
     """A shard's way to the GPU each time its tensor is fetched: NVMe to DRAM, DRAM to GPU."""
     apply, loads = f.derivation.apply, []
     if f.nvme:
-        shards = played(f.workload.model, f.plan, f.knobs, lambda p, dp: swapped_in(p, dp, f.element))
+        shards = f.played(lambda fetched, dp: swapped_in(fetched, dp, f.element))
         read = apply(
             laws.swapped_bytes,
             "parameter shards read from NVMe in one micro-step",
