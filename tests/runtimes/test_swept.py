@@ -1,5 +1,7 @@
 """Passes over gradients and states in the GPU's memory: how many bytes, by stage, release and config."""
 
+from dataclasses import replace
+
 import pytest
 from runtimes.toy import cluster, plan, workload
 
@@ -67,8 +69,24 @@ def test_pytorch_alone_has_none_of_it():
 
 
 def test_what_the_host_updates_is_measured_and_cast_on_the_gpu():
-    f = facts(2, home="dram")
-    assert swept_each_time(f).amount == pytest.approx(12 * P + (4 + 18 + 4 + 6) * P / RANKS)
+    """Once a step, with the last of its micro-steps; gradients of earlier ones come up to be added to."""
+    for steps, added in ((1.0, 0.0), (4.0, 0.75)):
+        f = facts(2, home="dram", steps=steps)
+        each = 12 * P + 4 * P / RANKS + added * 6 * own(f)
+        assert swept_each_time(f).amount == pytest.approx(each)
+        assert swept_once(f, 1.0).amount == pytest.approx((18 + 4 + 6) * P / RANKS)
+    f = facts(3, home="dram", steps=4.0)
+    assert swept_each_time(f).amount == pytest.approx(12 * P + (4 + 0.75 * 6) * P / RANKS)
+    assert swept_once(f, 1.0).amount == pytest.approx((18 + 6) * P / RANKS)
+
+
+def test_what_twin_flow_keeps_on_the_gpu_is_measured_once():
+    half = {"dram": 0.5, "hbm": 0.5}
+    whole = facts(3, home="dram")
+    placed = replace(whole.plan, placement=replace(whole.plan.placement, grads=half, optimizer=half))
+    f = replace(whole, plan=placed)
+    assert beside_the_update(f) == 8 + 6
+    assert swept_once(f, 1.0).amount == swept_once(whole, 1.0).amount
 
 
 def test_buckets_fill_up_from_the_last_tensor_on():

@@ -203,7 +203,7 @@ class Case:
         calibrated = self.cluster.calibrated
         if calibrated is None or calibrated.runtime != self.runtime.NAME:
             return False
-        return calibrated.overlap < 1
+        return calibrated.hidden < 1
 
     @property
     def step_time(self) -> float:

@@ -76,7 +76,7 @@ class Rates:
         self._node, self._gpus = cluster.node, ranks
         self.ranks_per_node = min(float(cluster.node.gpus_per_node), ranks)
         calibrated = cluster.calibrated
-        self.overlap = calibrated.overlap if calibrated and calibrated.runtime == runtime.NAME else 1.0
+        self.overlap = calibrated.hidden if calibrated and calibrated.runtime == runtime.NAME else 1.0
         """Share of what runs beside the GPU's work that is hidden."""
         self._known: dict[str, float] = {}
         self._between_ranks: Mapping[str, Callable[[], float]] = {

@@ -213,7 +213,7 @@ def _whole(cluster: Cluster, file: CalibrationFile) -> bool:
 
 def _calibrated(file: CalibrationFile, source: str) -> Calibrated:
     residuals = {kind: (each.runs, each.low, each.high) for kind, each in file.residuals.items()}
-    return Calibrated(source, file.runtime, file.overlap.value if file.overlap else 1.0, residuals)
+    return Calibrated(source, file.runtime, file.overlap.value if file.overlap else None, residuals)
 
 
 def _of_other_runs(calibration: Calibration, runtime: str) -> Iterator[str]:

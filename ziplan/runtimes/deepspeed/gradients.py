@@ -151,7 +151,7 @@ def last_gradients(f: Facts, due: Order) -> LastGradients:
     """
     stage1 = f.reduces_in_backward * where(f.plan.zero_stage < 2, 1.0, 0.0)
     last, label = due.in_the_last, "gradients reduced in the last micro-step (stage 1)"
-    swept, reduced = [swept_once(f, stage1)], _reduced(f, label, stage1)
+    swept, reduced = [swept_once(f, f.reduces_in_backward)], _reduced(f, label, stage1)
     tail = (*scaled(swept, last), *scaled(reduced, last))
     early = tuple(scaled(swept, 1 - last)), tuple(scaled(reduced, 1 - last))
     if not f.host:

@@ -40,9 +40,9 @@ def swept_each_time(f: Facts) -> Demand:
 
 
 def swept_once(f: Facts, share: float) -> Demand:
-    """What is passed through once a step below stage 2, a share of it."""
+    """What is passed through once a step, a share of it: what is reduced then, what is made for the host."""
     once = where(f.plan.zero_stage < 2, share, 0.0)
-    return Demand(GRADIENT_PASSES, f"{f.gpu}.read", _reduced(f, once))
+    return Demand(GRADIENT_PASSES, f"{f.gpu}.read", _reduced(f, once) + _for_the_host(f, share))
 
 
 def _reduced(f: Facts, share: float) -> float:
@@ -75,7 +75,7 @@ def _own(f: Facts, share: float) -> float:
     stage = f.plan.zero_stage
     below = where((stage >= 1) & (stage < 3), 1.0, 0.0)
     back = below * _reduces_flat(f)
-    off = f.optimizer_off_gpu * where(stage >= 1, 1.0, 0.0)
+    off = f.optimizer_off_gpu
     kept = where(stage >= 3, 1.0, 0.0) + below * (1 - off) * f.owned_whole * f.plan.dp_degree / maximum(
         f.trained, 1.0
     )
@@ -83,16 +83,37 @@ def _own(f: Facts, share: float) -> float:
         laws.swept_shard_bytes,
         "a rank's own gradients, out of the buckets",
         params=f.trained,
-        bytes_per_param=READ_AND_WRITTEN * f.element * (back + kept) + off * (_measured(f) + _cast(f)),
+        bytes_per_param=READ_AND_WRITTEN * f.element * (back + kept),
         dp_degree=f.plan.dp_degree,
         share=share,
     )
 
 
+def _for_the_host(f: Facts, share: float) -> float:
+    """The norm of a rank's gradients and their cast, for an optimizer that is off the GPU.
+
+    At the last micro-step alone (`stage_1_and_2.py:copy_grads_in_partition` and `stage3.py:partition_grads`
+    ask `is_gradient_accumulation_boundary`).
+    """
+    off = f.optimizer_off_gpu * where(f.plan.zero_stage >= 1, 1.0, 0.0)
+    return f.derivation.apply(
+        laws.swept_shard_bytes,
+        "a rank's own gradients, measured and cast for the host",
+        params=f.trained,
+        bytes_per_param=f.traits.passes_gradients * (_measured(f) + _cast(f)),
+        dp_degree=f.plan.dp_degree,
+        share=share * off,
+    )
+
+
 def _added(f: Facts) -> float:
-    """Gradients added to those of earlier micro-steps, on average over all: by autograd below stage 2."""
+    """Gradients added to those of earlier micro-steps, on average over all: by autograd below stage 2.
+
+    Those that are kept on the host come up for it (`stage3.py:partition_grads`,
+    `stage_1_and_2.py:async_accumulate_grad_in_cpu_via_gpu`).
+    """
     stage, steps = f.plan.zero_stage, f.plan.accumulation_steps
-    share = (steps - 1) / steps * where((stage >= 2), 1 - f.optimizer_off_gpu, 1.0)
+    share = (steps - 1) / steps
     held = where(stage >= 3, f.trained / f.plan.dp_degree, where(stage >= 2, f.owned_whole, f.trained))
     return f.derivation.apply(
         laws.swept_gradient_bytes,
@@ -107,7 +128,9 @@ def beside_the_update(f: Facts) -> float:
     """Bytes per parameter, on the GPU, of a step's passes before and after the update itself."""
     stage = f.plan.zero_stage
     cast_back = f.master + f.element
-    part = READ_AND_WRITTEN * f.element + _cast(f) + _measured(f) + f.scaled + cast_back
+    # What twin-flow keeps on the GPU has been measured and cast with what it does not.
+    prepared = READ_AND_WRITTEN * f.element + _cast(f) + _measured(f)
+    part = (1 - f.stage3 * f.optimizer_off_gpu) * prepared + f.scaled + cast_back
     # Stage 0 flattens in the optimizer's precision, and takes the norm of that as it is.
     whole = _cast(f) + (READ_AND_WRITTEN + 1) * f.master + _checked(f) + f.scaled + cast_back
     copies = where(f.gpu_master > 0, 1.0, 0.0)

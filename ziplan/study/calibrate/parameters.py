@@ -115,7 +115,7 @@ def _swap(subject: Subject) -> float:
 def overlap_of(cluster: Cluster, runtime: Runtime) -> float:
     """Share of what runs beside the GPU's work that is taken to be hidden."""
     calibrated = cluster.calibrated
-    return calibrated.overlap if calibrated and calibrated.runtime == runtime.NAME else 1.0
+    return calibrated.hidden if calibrated and calibrated.runtime == runtime.NAME else 1.0
 
 
 def _with_overlap(subject: Subject, value: float) -> Subject:
