@@ -1,7 +1,5 @@
 """Passes over gradients and states in the GPU's memory: how many bytes, by stage, release and config."""
 
-from dataclasses import replace
-
 import pytest
 from runtimes.toy import cluster, plan, workload
 
@@ -78,15 +76,6 @@ def test_what_the_host_updates_is_measured_and_cast_on_the_gpu():
     f = facts(3, home="dram", steps=4.0)
     assert swept_each_time(f).amount == pytest.approx(12 * P + (4 + 0.75 * 6) * P / RANKS)
     assert swept_once(f, 1.0).amount == pytest.approx((18 + 6) * P / RANKS)
-
-
-def test_what_twin_flow_keeps_on_the_gpu_is_measured_once():
-    half = {"dram": 0.5, "hbm": 0.5}
-    whole = facts(3, home="dram")
-    placed = replace(whole.plan, placement=replace(whole.plan.placement, grads=half, optimizer=half))
-    f = replace(whole, plan=placed)
-    assert beside_the_update(f) == 8 + 6
-    assert swept_once(f, 1.0).amount == swept_once(whole, 1.0).amount
 
 
 def test_buckets_fill_up_from_the_last_tensor_on():

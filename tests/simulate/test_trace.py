@@ -73,8 +73,11 @@ def test_the_trace_has_a_row_for_each_resource_and_no_bar_over_another():
             assert end <= begin + 1e-3
     stages = [bar["name"] for bar in bars if rows[bar["tid"]] == "stages"]
     assert stages == ["micro-step (stands for 2)", "last micro-step", "optimizer step"]
-    whole = sum(bar["dur"] for bar in bars if rows[bar["tid"]] in on_gpu and "sub-group" not in bar["name"])
-    assert whole == pytest.approx(simulation.tally.computing * 1e6 * 2 / 3, rel=1e-6)
+    computed = [bar for bar in bars if rows[bar["tid"]] in on_gpu and "sub-group" not in bar["name"]]
+    first = next(bar for bar in bars if bar["name"] == stages[0])
+    stands_for_2 = [bar for bar in computed if bar["ts"] < first["ts"] + first["dur"]]
+    whole = sum(bar["dur"] for bar in (*computed, *stands_for_2))
+    assert whole == pytest.approx(simulation.tally.computing * 1e6, rel=1e-6)
 
 
 def test_the_trace_shows_how_full_buffers_are():

@@ -128,9 +128,7 @@ def beside_the_update(f: Facts) -> float:
     """Bytes per parameter, on the GPU, of a step's passes before and after the update itself."""
     stage = f.plan.zero_stage
     cast_back = f.master + f.element
-    # What twin-flow keeps on the GPU has been measured and cast with what it does not.
-    prepared = READ_AND_WRITTEN * f.element + _cast(f) + _measured(f)
-    part = (1 - f.stage3 * f.optimizer_off_gpu) * prepared + f.scaled + cast_back
+    part = READ_AND_WRITTEN * f.element + _cast(f) + _measured(f) + f.scaled + cast_back
     # Stage 0 flattens in the optimizer's precision, and takes the norm of that as it is.
     whole = _cast(f) + (READ_AND_WRITTEN + 1) * f.master + _checked(f) + f.scaled + cast_back
     copies = where(f.gpu_master > 0, 1.0, 0.0)
