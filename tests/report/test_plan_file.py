@@ -169,3 +169,11 @@ def test_a_plan_without_a_record_is_taken_for_what_is_asked(tmp_path):
     path = tmp_path / "plan.yaml"
     path.write_text(plan_yaml(plan(), "handmade", "a test"))
     assert differences(read(path), asked()) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "stated", [{"gradient_clipping": True}, {"data_workers": 0}, {"longest_sequence": 2048}], ids=str
+)
+def test_what_a_setting_is_anyway_may_be_stated(tmp_path, stated):
+    assert differences(recorded(tmp_path, asked()), asked(**stated)) == ((), ())
+    assert differences(recorded(tmp_path, asked(**stated)), asked()) == ((), ())

@@ -148,9 +148,24 @@ def _remarks(
     if before != now:
         yield f"{name} was planned for sequences of {before:,} tokens, not {now:,}"
     pairs = ((key, one, asked["settings"].get(key)) for key, one in settings.items())
-    others = [f"{key}: {_setting(one)}, now {_setting(other)}" for key, one, other in pairs if one != other]
+    others = [
+        f"{key}: {_setting(one)}, now {_setting(other)}"
+        for key, one, other in pairs
+        if one != other and _meant(key, one, before) != _meant(key, other, now)
+    ]
     if others:
         yield f"{name} was planned with other settings of the training: {'; '.join(others)}"
+
+
+def _meant(key: str, value: object, sequence_length: int) -> object:
+    """A setting, or what stands for it where it is not stated."""
+    stands: dict[str, object] = {
+        "gradient_clipping": True,
+        "data_workers": 0,
+        "optimizer_threads": "bound",
+        "longest_sequence": sequence_length,
+    }
+    return stands.get(key) if value is None else value
 
 
 def _setting(value: object) -> str:

@@ -20,16 +20,20 @@ RIGHT = 0.95
 
 WHY: dict[tuple[str, str], str] = {
     ("deepspeed", ON_GPU): (
-        "stage 3 on 32 to 128 machines at one or two sequences, which took 2 to 24 s longer than products "
-        "and network one after the other, the longer the more machines: as if a hop to another rank took "
-        "three times as long as in NCCL's model; V100s with modules that nothing fuses and a width of "
-        "2,048 (PyTorch's bars of the ZeRO-Offload paper took twice as long as their bytes and products); a "
-        "run of BigScience at a batch of 4 that took longer than the larger ones beside it; adapters of "
-        "Qwen, whose small modules the hooks of stage 3 pass faster than the large ones that their "
-        "time is taken from; a Llama of Transformers on eight A800 that took a quarter to a half longer than "
-        "its products and all that its modules move (whether it reduced gradients beside backward is not "
-        "stated); models of 0.2 and 0.7 billion parameters on one GH200, whose host took 3 ms and more to "
-        "launch the kernels of a layer, and what it read, clipped and stepped besides"
+        "an Open-Llama with the eager attention of the spring of 2023 and a GPT-2 XL under autocast, whose "
+        "casts and fp32 softmax are not counted; stages that hand out parameters rank by rank over 256 "
+        "GPUs and more (InternEvo); adapters in compiled kernels on a 4090, which took two thirds of their "
+        "products; stage 3 on 32 to 128 machines at one or two sequences, which took 2 to 24 s longer than "
+        "products and network one after the other, 175 billion parameters the longer the more machines: as "
+        "if a hop to another rank took three times as long as in NCCL's model; V100s with modules that "
+        "nothing fuses and a width of 2,048 (PyTorch's bars of the ZeRO-Offload paper took twice as long "
+        "as their bytes and products); a run of BigScience at a batch of 4 that took longer than the "
+        "larger ones beside it; adapters of Qwen, whose small modules the hooks of stage 3 pass faster "
+        "than the large ones that their time is taken from; a Llama of Transformers on eight A800 that "
+        "took a quarter to a half longer than its products and all that its modules move (whether it "
+        "reduced gradients beside backward is not stated); models of 0.2 and 0.7 billion parameters on one "
+        "GH200, whose host took 3 ms and more to launch the kernels of a layer, and what it read, clipped "
+        "and stepped besides"
     ),
     ("deepspeed", OPTIMIZER_ON_HOST): (
         "a trillion parameters and more on 64 and 128 machines, 13 to 70 s longer (two trillion 120) than "
@@ -45,19 +49,19 @@ WHY: dict[tuple[str, str], str] = {
     ),
     ("deepspeed", PARAMS_ON_HOST): (
         "the same Llama with its parameters on the host too; "
-        "four runs of one cluster in the spring of 2021 that took 20 to 70 s longer than the bytes that "
+        "four runs of one cluster in the spring of 2021 that took 16 to 70 s longer than the bytes that "
         "they moved explain, whatever the batch: copies that wait for each tensor are in that release, "
         "how long they wait is not known"
     ),
     ("deepspeed", NVME): ("how fast drives are that are read and written at once is not known"),
     ("fsdp", PARAMS_ON_HOST): (
-        "five runs of a course with one rank on a machine, a fifth to two fifths longer than the passes of "
-        "an AdamW of single operators and the norm that one thread takes of 16-bit gradients: what a core of "
-        "Grace reads and sums is not stated; four runs of it whose four ranks had 72 threads each for the 72 "
-        "cores of one superchip: each of the update's loops lost 1.2 to 2.4 ms, for threads spin while they "
-        "wait (such loops took 10 to 80 ms where processes shared two cores of an EPYC 7003, and 0.3 with "
-        "OMP_WAIT_POLICY=passive); a run of 13 billion parameters by one process, 13 s longer than by eight, "
-        "of which one thread takes the norm too"
+        "five runs of a course with one rank on a machine, a quarter to three quarters longer than the "
+        "passes of an AdamW of single operators and the norm that one thread takes of 16-bit gradients: "
+        "what a core of Grace reads and sums is not stated; four runs of it whose four ranks had 72 "
+        "threads each for the 72 cores of one superchip: each of the update's loops lost 1.2 to 2.4 ms, "
+        "for threads spin while they wait (such loops took 10 to 80 ms where processes shared two cores of "
+        "an EPYC 7003, and 0.3 with OMP_WAIT_POLICY=passive); a run of 13 billion parameters by one "
+        "process, 13 s longer than by eight, of which one thread takes the norm too"
     ),
     ("megatron", ON_GPU): (
         "heads of 150 and 450, whose scores the tensor cores did not take with the CUDA of early 2022: the "

@@ -18,6 +18,7 @@ from ziplan.report.validation import Errors, Peak, Place, Range, Run, Score, Unp
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.deepspeed.released import Released as DeepSpeed
 from ziplan.runtimes.deepspeed.traits import PAPER_ENGINE
+from ziplan.runtimes.deepspeed.traits import VERSION as NEWEST
 from ziplan.runtimes.megatron.released import Released as Megatron
 from ziplan.runtimes.runtime import PHASES, Runtime
 from ziplan.study.records import (
@@ -231,16 +232,16 @@ def runtime_of(record: Record) -> Runtime:
         raise BadInput(
             record.problem(f"runtime.name: unknown runtime {name!r}", "runtime", "name", help=known)
         )
-    version = record.entry.runtime.version
-    if not version:
+    said = record.entry.runtime
+    given = [key for key in ("version", "overlap_comm", "zero") if getattr(said, key) not in ("", None)]
+    if not given:
         return RUNTIMES[name]
     if name not in RELEASED:
-        message = f"runtime.version: only releases of DeepSpeed differ here, {name} has one"
-        raise BadInput(record.problem(message, "runtime", "version"))
+        message = f"runtime.{given[0]}: only DeepSpeed has releases and keys that differ, not {name}"
+        raise BadInput(record.problem(message, "runtime", given[0]))
     try:
-        said = record.entry.runtime.zero
-        zero = said.model_dump(exclude_none=True) if said is not None else None
-        return RELEASED[name](version, record.entry.runtime.overlap_comm, zero)
+        zero = said.zero.model_dump(exclude_none=True) if said.zero is not None else None
+        return RELEASED[name](said.version or NEWEST, said.overlap_comm, zero)
     except ValueError as error:
         raise BadInput(record.problem(f"runtime.version: {error}", "runtime", "version")) from None
 

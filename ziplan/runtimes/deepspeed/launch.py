@@ -252,6 +252,7 @@ def _checkpointing_note(facts: Facts) -> list[str]:
     if facts.checkpoints_on(facts.host):
         return [
             "In train.py, before the engine is made:",
+            "deepspeed.init_distributed()",
             'deepspeed.checkpointing.configure(None, deepspeed_config="ds_config.json")',
             "and in the model's code every layer as deepspeed.checkpointing.checkpoint(layer, hidden),",
             "which keeps its input on the host; PyTorch's checkpointing stays off.",

@@ -8,6 +8,7 @@ from ziplan.plan import Checkpointing, Plan
 from ziplan.runtimes.megatron import zero
 from ziplan.runtimes.megatron.gpt import gpt_of, otherwise
 from ziplan.runtimes.megatron.space import refusals
+from ziplan.runtimes.shared.said import ALLOCATOR, allocator_notes, allocator_setting
 from ziplan.workload.training import Training, Workload
 
 BACKENDS = {"flash": "flash", "eager": "unfused"}
@@ -53,6 +54,8 @@ def _script(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         "# Add what a plan does not say: data, tokenizer, learning rate, and what of your model has no",
         f"# parameters (how positions are rotated, windows of attention{'' if said else ', dropout'}).",
         *(f"# {line}" for line in _not_asked(workload)),
+        *(f"# {line}" for line in allocator_notes(workload.training)),
+        f"export {ALLOCATOR}={allocator_setting(workload.training)}",
         "export CUDA_DEVICE_MAX_CONNECTIONS=1",
         f"torchrun {' '.join(where_to)} pretrain_gpt.py \\",
         *(f"    {argument} \\" for argument in _arguments(workload, plan)),
@@ -103,6 +106,7 @@ def _kernels(training: Training) -> list[str]:
         "--attention-softmax-in-fp32": training.attention == "eager" and training.softmax == "fp32",
         "--cross-entropy-loss-fusion": training.loss == "fused",
         "--attention-dropout 0 --hidden-dropout 0": training.dropout is False,
+        "--clip-grad 0.0": training.gradient_clipping is False,
     }
     unfused = UNFUSED if training.kernels == "eager" else ()
     return [*(argument for argument, asked in chosen.items() if asked), *unfused]
@@ -114,6 +118,10 @@ def _not_asked(workload: Workload) -> list[str]:
     said = []
     if training.kernels == "eager":
         said.append("Predicted with eager kernels; norms stay fused, which no argument turns off.")
+    if training.kernels == "compiled":
+        said.append("Predicted with kernels that torch.compile makes; Megatron-LM's own fuse what they do.")
+    if training.optimizer.fused is False:
+        said.append("Predicted with a fused AdamW, which Megatron-LM has no argument to do without.")
     if training.loss == "upcast":
         said.append("Predicted with a loss of an fp32 copy of the logits; Megatron-LM's is in its place.")
     return said

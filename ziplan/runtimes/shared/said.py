@@ -68,6 +68,8 @@ def lines_of_train_py(workload: Workload, compiled: str, fused: str = "", loss: 
     if training.loss is not None:
         by = f", {loss or OF_THE_SCRIPT}" if training.loss == "fused" else ""
         said.append(f"loss: {LOSSES[training.loss]}{by}")
+    clipped = training.gradient_clipping is not False
+    said.append(f"gradients: {'clipped by their norm' if clipped else 'as they are, not clipped'}")
     if training.dropout is not None:
         said.append(f"dropout: {'on' if training.dropout else 'off'}")
     return ["Predicted with:", *(f"  {line}" for line in said)]
