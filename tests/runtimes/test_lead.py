@@ -10,9 +10,11 @@ from ziplan.plan import Checkpointing, Plan
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.shared.compute import COMPUTE
 from ziplan.runtimes.shared.launches import LAUNCHES
+from ziplan.simulate.step import simulate
 from ziplan.workload.load import load_workload
 
 KEPT = Plan(dp_degree=8.0, activation_checkpointing=float(Checkpointing.NONE))
+RECOMPUTED = replace(KEPT, activation_checkpointing=float(Checkpointing.FULL))
 
 
 def amounts_of(chain):
@@ -36,3 +38,28 @@ def test_the_gpu_s_backward_follows_the_launches_of_forward(name, stage):
     assert 0.5 * whole[LAUNCHES] < waiting[LAUNCHES] < whole[LAUNCHES]
     once = {id(d): d for chain in last.chains for d in chain}.values()
     assert sum(d.amount for d in once if d.term == COMPUTE) == pytest.approx(whole[COMPUTE])
+
+
+@pytest.mark.parametrize("name", ["deepspeed", "fsdp"])
+def test_a_layer_is_launched_again_when_backward_reaches_it(name):
+    """What comes before backward is forward's alone, whatever is recomputed."""
+    work = load_workload("qwen2.5-1.5b", {"sequence_length": 512, "precision": "bf16"})
+    machine, runtime = load_cluster("dgx-a100-80g"), RUNTIMES[name]
+    before, whole = [], []
+    for plan in (KEPT, RECOMPUTED):
+        chosen = runtime.settle(machine, work, replace(plan, zero_stage=2.0 + (name == "fsdp")))
+        last = [s for s in estimate(machine, work, runtime, chosen).segments if s.name == "micro-step"][-1]
+        amounts = [amounts_of(chain) for chain in last.chains]
+        before += [each[LAUNCHES] for each in amounts if each[LAUNCHES] and each[COMPUTE]]
+        whole.append(max(each[LAUNCHES] for each in amounts))
+    kept, recomputed = before
+    assert kept == recomputed
+    assert whole[1] - whole[0] == pytest.approx(kept, rel=0.1)  # but for the kernels outside of layers
+
+
+def test_a_small_step_with_recomputation_is_as_long_as_it_is_played():
+    work = load_workload("qwen2.5-1.5b", {"sequence_length": 512, "precision": "bf16"})
+    machine, runtime = load_cluster("rtx-4090-desktop"), RUNTIMES["deepspeed"]
+    plan = replace(RECOMPUTED, dp_degree=1.0, zero_stage=0.0, accumulation_steps=4.0)
+    run = machine, work, runtime, runtime.settle(machine, work, plan)
+    assert float(estimate(*run).step_time) == pytest.approx(simulate(*run).makespan, rel=0.02)

@@ -109,11 +109,11 @@ class StepParts(NamedTuple):
 
 def parts_of(f: Facts) -> StepParts:
     """The parts of a step."""
-    (forward, backward), due = launches_by_sweep(f), order(f)
+    (forward, *others), due = launches_by_sweep(f), order(f)
     return StepParts(
         _in_a_micro_step(f, due),
         (forward,),
-        (hooks(f), forward, backward),
+        (hooks(f), forward, *others),
         last_gradients(f, due),
         boundary(f),
         _optimizer_step(f),

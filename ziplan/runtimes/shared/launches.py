@@ -32,41 +32,48 @@ def launches(f: Facts, share: float = 1.0) -> Demand:
     return Demand(LAUNCHES, PYTHON, total(demand.amount for demand in launches_by_sweep(f, share)))
 
 
-def launches_by_sweep(f: Facts, share: float = 1.0) -> tuple[Demand, Demand]:
-    """The same of forward, with recomputation, and of backward.
+def launches_by_sweep(f: Facts, share: float = 1.0) -> tuple[Demand, Demand, Demand]:
+    """The same of forward, of recomputation and of backward.
 
     Whatever takes the GPU long in backward cannot begin before forward is launched: a step that ends with
-    a look at a number of the GPU's, as of a norm or a loss, leaves the thread no lead over it.
+    a look at a number of the GPU's, as of a norm or a loss, leaves the thread no lead over it. A layer is
+    recomputed where backward reaches it, so what is launched for that is backward's.
     """
-    sweeps = zip(("forward", "backward"), launched(f, share), latencies(f), strict=True)
-    forward, backward = (
-        f.derivation.apply(
-            launch_time,
-            f"kernels of one micro-step, {sweep}",
-            kernel_count=count,
-            launch_latency=latency,
+    python, autograd = latencies(f)
+    sweeps = ("forward", "recomputation", "backward")
+    forward, again, backward = (
+        Demand(
+            LAUNCHES,
+            PYTHON,
+            f.derivation.apply(
+                launch_time,
+                f"kernels of one micro-step, {sweep}",
+                kernel_count=count,
+                launch_latency=latency,
+            ),
         )
-        for sweep, count, latency in sweeps
+        for sweep, count, latency in zip(sweeps, launched(f, share), (python, python, autograd), strict=True)
     )
-    return Demand(LAUNCHES, PYTHON, forward), Demand(LAUNCHES, PYTHON, backward)
+    return forward, again, backward
 
 
-def launched(f: Facts, share: float = 1.0) -> tuple[float, float]:
-    """Kernels of a micro-step that Python launches, in forward and recomputation, and that autograd does.
+def launched(f: Facts, share: float = 1.0) -> tuple[float, float, float]:
+    """Kernels of a micro-step that Python launches, in forward and in recomputation, and that autograd does.
 
     Those of layers, those outside of them, and in backward one for each gradient that is put away.
     """
     model, passes = f.workload.model, f.passes
     reached = f.by_reach(lambda swept: swept.layers)
     tensors = float(sum(count for _, count, _ in model.trainable_tensors))
-    forward = model.layer_count * passes.forward_kernels * (1.0 + reached * f.full)
+    forward = share * model.layer_count * passes.forward_kernels
     backward = model.layer_count * passes.backward_kernels * reached + tensors
     outside = OUTSIDE * (passes.forward_kernels > 0)
-    return share * forward + outside, where(backward > tensors, share * backward + outside, 0.0)
+    back = where(backward > tensors, share * backward + outside, 0.0)
+    return forward + outside, forward * reached * f.full, back
 
 
 def latencies(f: Facts) -> tuple[float, float]:
-    """Seconds of the host for one kernel, forward and backward, by its processor."""
+    """Seconds of the host for one kernel, of Python's and of autograd's, by its processor."""
     slower = ON_GRACE if "grace" in (f.cluster.node.cpu.name or "").lower() else 1.0
     return FORWARD_LATENCY * slower, BACKWARD_LATENCY * slower
 
