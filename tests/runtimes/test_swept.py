@@ -1,16 +1,19 @@
 """Passes over gradients and states in the GPU's memory: how many bytes, by stage, release and config."""
 
+from dataclasses import replace
+
 import pytest
 from runtimes.toy import cluster, plan, workload
 
 from ziplan.estimate import estimate
 from ziplan.laws.law import Derivation
+from ziplan.plan import Checkpointing
 from ziplan.runtimes.deepspeed.buckets import filled, order
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.released import Released
 from ziplan.runtimes.deepspeed.swept import beside_the_update, swept_each_time, swept_once
 from ziplan.runtimes.deepspeed.traits import traits_of
-from ziplan.runtimes.shared.compute import forward_share
+from ziplan.runtimes.shared.compute import SWEEP, forward_share, matrix_flops
 
 WORK = workload()
 P = WORK.model.params
@@ -84,8 +87,6 @@ def test_nothing_is_reduced_before_the_first_bucket_is_full_nor_hidden_in_the_la
     first, last = filled(WORK.model, f.knobs.reduce_bucket)
     assert tuple(order(f)) == (1, first, last)
     assert tuple(order(facts(2, overlap_comm=False))) == tuple(order(facts(3))) == (0, 0, 0)
-    # Forward is a quarter of what is computed where all is recomputed, but for the first layer's input.
-    assert forward_share(f) == pytest.approx(1 / 4, rel=0.05)
 
 
 def test_the_last_bucket_is_waited_for():
@@ -102,3 +103,11 @@ def test_the_last_bucket_is_waited_for():
     computing, python, launched, beside = (sum(chain.values()) for chain in gather)
     assert computing == python == launched == pytest.approx(once * order(f).in_the_last)
     assert beside == pytest.approx(once)
+
+
+@pytest.mark.parametrize("mode", list(Checkpointing))
+def test_forward_s_share_is_that_of_its_flops(mode):
+    """Recomputation ends before the last matrix of a layer, which nothing needs again."""
+    f = facts(2)
+    f = replace(f, plan=replace(f.plan, activation_checkpointing=float(mode)))
+    assert forward_share(f) == pytest.approx(SWEEP * f.tokens * WORK.model.matmul_params / matrix_flops(f))
