@@ -84,9 +84,9 @@ def test_buckets_fill_up_from_the_last_tensor_on():
 
 def test_nothing_is_reduced_before_the_first_bucket_is_full_nor_hidden_in_the_last():
     f = facts(2)
-    first, last = filled(WORK.model, f.knobs.reduce_bucket)
-    assert tuple(order(f)) == (1, first, last)
-    assert tuple(order(facts(2, overlap_comm=False))) == tuple(order(facts(3))) == (0, 0, 0)
+    ends = filled(WORK.model, f.knobs.reduce_bucket)
+    assert tuple(order(f)) == tuple(order(facts(3))) == ends
+    assert tuple(order(facts(2, overlap_comm=False))) == (0, 0)
 
 
 def test_the_last_bucket_is_waited_for():
@@ -100,9 +100,9 @@ def test_the_last_bucket_is_waited_for():
     ]
     f = facts(2)
     once = 2 * 2 * P * (RANKS - 1) / RANKS
-    computing, python, launched, beside = (sum(chain.values()) for chain in gather)
-    assert computing == python == launched == pytest.approx(once * order(f).in_the_last)
-    assert beside == pytest.approx(once)
+    sums = sorted(sum(chain.values()) for chain in gather)
+    # What the GPU computes, behind either of what forward is; Python; the same with what is reduced beside.
+    assert sums == pytest.approx([once * order(f).in_the_last] * 3 + [once] * 3)
 
 
 @pytest.mark.parametrize("mode", list(Checkpointing))
