@@ -6,7 +6,7 @@ import pytest
 
 from ziplan.estimate import estimate
 from ziplan.hardware.profiles import load_cluster
-from ziplan.plan import Checkpointing, Plan
+from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.shared.compute import COMPUTE
 from ziplan.runtimes.shared.launches import LAUNCHES
@@ -32,7 +32,7 @@ def test_the_gpu_s_backward_follows_the_launches_of_forward(name, stage):
     last = [segment for segment in answer.segments if segment.name == "micro-step"][-1]
     amounts = [amounts_of(chain) for chain in last.chains]
     whole = {term: max(each[term] for each in amounts) for term in (LAUNCHES, COMPUTE)}
-    (waiting,) = [each for each in amounts if each[LAUNCHES] and each[COMPUTE]]
+    waiting = max((each for each in amounts if each[LAUNCHES]), key=lambda each: each[COMPUTE])
     # Nothing is recomputed: of the FLOPs a third is forward's, of the launches' time more than half.
     assert waiting[COMPUTE] == pytest.approx(2 / 3 * whole[COMPUTE], rel=0.02)
     assert 0.5 * whole[LAUNCHES] < waiting[LAUNCHES] < whole[LAUNCHES]
@@ -50,7 +50,7 @@ def test_a_layer_is_launched_again_when_backward_reaches_it(name):
         chosen = runtime.settle(machine, work, replace(plan, zero_stage=2.0 + (name == "fsdp")))
         last = [s for s in estimate(machine, work, runtime, chosen).segments if s.name == "micro-step"][-1]
         amounts = [amounts_of(chain) for chain in last.chains]
-        before += [each[LAUNCHES] for each in amounts if each[LAUNCHES] and each[COMPUTE]]
+        before += {each[LAUNCHES] for each in amounts if each[LAUNCHES] and each[COMPUTE]}
         whole.append(max(each[LAUNCHES] for each in amounts))
     kept, recomputed = before
     assert kept == recomputed
@@ -63,3 +63,32 @@ def test_a_small_step_with_recomputation_is_as_long_as_it_is_played():
     plan = replace(RECOMPUTED, dp_degree=1.0, zero_stage=0.0, accumulation_steps=4.0)
     run = machine, work, runtime, runtime.settle(machine, work, plan)
     assert float(estimate(*run).step_time) == pytest.approx(simulate(*run).makespan, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("machine", "nodes", "model", "tokens", "home", "steps"),
+    [
+        ("dgx-a100-80g", 4, "llama-3.1-8b", 512, "hbm", 1.0),
+        ("dgx-a100-80g", 1, "llama-3.1-8b", 512, "hbm", 4.0),
+        ("rtx-4090-desktop", 1, "qwen2.5-1.5b", 512, "dram", 4.0),
+        ("rtx-4090-desktop", 1, "qwen2.5-1.5b", 4096, "dram", 4.0),
+    ],
+)
+@pytest.mark.parametrize("checkpointing", [Checkpointing.NONE, Checkpointing.FULL])
+def test_a_step_of_stage_3_is_as_long_as_it_is_played(
+    machine, nodes, model, tokens, home, steps, checkpointing
+):
+    """Gradients come after forward and its hooks, and those of the last bucket when all is computed."""
+    work = load_workload(model, {"sequence_length": tokens, "precision": "bf16"})
+    site, runtime = replace(load_cluster(machine), nodes=nodes), RUNTIMES["deepspeed"]
+    plan = Plan(
+        dp_degree=float(site.gpu_count),
+        zero_stage=3.0,
+        placement=Placement({"hbm": 1.0}, {home: 1.0}, {home: 1.0}, {"hbm": 1.0}),
+        accumulation_steps=steps,
+        activation_checkpointing=float(checkpointing),
+        prefetch_depth=1.0,
+        sub_group_params=1e9,
+    )
+    run = site, work, runtime, runtime.settle(site, work, plan)
+    assert float(estimate(*run).step_time) == pytest.approx(simulate(*run).makespan, rel=0.045)

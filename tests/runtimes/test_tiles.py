@@ -132,7 +132,7 @@ def test_all_that_is_fetched_is_fetched_by_tiles():
     assert amount(answer, "parameter copy", "dram.read") == 2 * found.elements / 2
     facts = Facts(Derivation(record=False), machine, work, settled)
     micro = trace(facts, 1e12)
-    assert len(micro.stops) == module_visits(facts)
+    assert len(micro.stops) == sum(module_visits(facts))
     assert sum(len(stop.fetches) for stop in micro.stops) == found.calls
     assert sum(len(stop.gradients) for stop in micro.stops) == sum(count for _, count, _ in split.tensors)
     assert sum(stop.flops for stop in micro.stops) == pytest.approx(1e12)

@@ -1,8 +1,8 @@
 """When gradients are reduced while backward runs: a bucket at a time, and the last one when it has ended.
 
-Below stage 3 buckets fill up in the order in which backward makes gradients, and one is reduced when the
-next tensor does not fit (`stage_1_and_2.py:reduce_independent_p_g_buckets_and_remove_grads`); what is in the
-last one is reduced by `independent_gradient_partition_epilogue`, beside which nothing computes.
+Buckets fill up in the order in which backward makes gradients, and one is reduced when the next tensor does
+not fit (`reduce_independent_p_g_buckets_and_remove_grads` of `stage_1_and_2.py` and of `stage3.py`); what is
+in the last one is reduced by `independent_gradient_partition_epilogue`, beside which nothing computes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,8 @@ from ziplan.workload.model import Model
 
 
 class Order(NamedTuple):
-    """1 where gradients are reduced beside backward, and the share of them in the first bucket and the last.
+    """Share of the gradients in the first bucket and the last, where they are reduced beside backward."""
 
-    All are 0 where nothing is.
-    """
-
-    beside: float
     in_the_first: float
     in_the_last: float
 
@@ -48,10 +44,10 @@ def fill(gradients: Iterable[int], bucket_params: float) -> list[int]:
 
 
 def order(f: Facts) -> Order:
-    """Of stages 1 and 2 where they reduce beside backward."""
-    model, stage = f.workload.model, f.plan.zero_stage
-    beside = where((stage >= 1) & (stage < 3), 1 - f.copies_in_turn, 0.0)
+    """Of stages 1 to 3 where they reduce beside backward."""
+    beside = where(f.plan.zero_stage >= 1, 1 - f.copies_in_turn, 0.0)
     first, last = (
-        each(lambda bucket, end=end: filled(model, bucket)[end], f.knobs.reduce_bucket) for end in (0, 1)
+        each(lambda bucket, end=end: filled(f.workload.model, bucket)[end], f.knobs.reduce_bucket)
+        for end in (0, 1)
     )
-    return Order(beside, beside * first, beside * last)
+    return Order(beside * first, beside * last)

@@ -18,7 +18,7 @@ from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.host_link import crossing, of_the_optimizer
 from ziplan.runtimes.deepspeed.swept import swept_once
 from ziplan.runtimes.deepspeed.turns import reductions
-from ziplan.runtimes.runtime import ALONE, COLLECTIVE, OF_OTHERS, Demand, Segment, scaled
+from ziplan.runtimes.runtime import ALONE, COLLECTIVE, OF_OTHERS, PYTHON, Demand, Segment, scaled
 from ziplan.runtimes.terms import GRADIENTS_DOWN, GRADIENTS_UP, OTHERS_GRADIENTS, TO_THE_OPTIMIZER
 
 REDUCE = "gradient reduce"
@@ -26,7 +26,7 @@ REDUCE = "gradient reduce"
 
 class LastGradients(NamedTuple):
     """What the last micro-step adds: passes through the GPU's memory, reductions, copies that hold the Python
-    thread, others, writes, and what is reduced of all that when backward has ended."""
+    thread, others, writes, and what comes of all that when backward has ended."""
 
     swept: tuple[Demand, ...]
     reduced: tuple[Demand, ...]
@@ -44,6 +44,10 @@ class LastGradients(NamedTuple):
     def segment(self) -> Segment:
         """All of it, as one chain."""
         return Segment("gradients of the last micro-step", 1.0, ((*self.swept, *self.beside, *self.tail),))
+
+
+NOTHING_MORE = LastGradients((), (), (), (), Demand("gradient write", PYTHON, 0.0), ())
+"""What any other micro-step adds."""
 
 
 def waits(f: Facts) -> float:
@@ -166,12 +170,13 @@ def last_gradients(f: Facts, due: Order) -> LastGradients:
             share=f.swaps_optimizer,
         )
     held = maximum(f.swaps_optimizer, waits(f))
+    copied = _copies(f, TO_THE_OPTIMIZER, down * (1 - held))
     return LastGradients(
         *early,
         _copies(f, TO_THE_OPTIMIZER, down * held),
-        _copies(f, TO_THE_OPTIMIZER, down * (1 - held)),
+        tuple(scaled(copied, 1 - last)),
         Demand("gradient write", f"{f.nvme}.swap_write", written),
-        tail,
+        (*tail, *scaled(copied, last)),
     )
 
 

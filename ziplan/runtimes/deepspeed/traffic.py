@@ -25,6 +25,7 @@ from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.buckets import Order, order
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.gradients import (
+    NOTHING_MORE,
     LastGradients,
     boundary,
     copied_each_time,
@@ -32,7 +33,7 @@ from ziplan.runtimes.deepspeed.gradients import (
     reduced_each_time,
     waits,
 )
-from ziplan.runtimes.deepspeed.hooks import hooks
+from ziplan.runtimes.deepspeed.hooks import hooks_by_sweep, in_forward
 from ziplan.runtimes.deepspeed.host_link import crossing
 from ziplan.runtimes.deepspeed.overflow import overflow_check
 from ziplan.runtimes.deepspeed.returned import copies_back, memory_of_casts, memory_of_operators
@@ -67,24 +68,21 @@ def program(
 
 
 class MicroStep(NamedTuple):
-    """What a micro-step is made of: what comes first, what the GPU does, what runs beside it.
+    """What a micro-step is made of: what the GPU does, what it waits for, what runs beside it.
 
-    The GPU's work is that of forward, which reductions wait for or nothing does, that of backward until the
-    first of them (`lead`), and the rest; `tail` is what is reduced when all of it is done.
+    `blocking` and `forward` are forward's, `blocked` is what the GPU waits for after it; it computes backward
+    until the first gradients are reduced (`lead`) and on from there. `fetched` runs beside all of that,
+    `reduced` beside backward, and `tail` is reduced and copied when backward has ended.
     """
 
     blocking: tuple[Demand, ...]
     forward: tuple[Demand, ...]
-    waited_for: tuple[Demand, ...]
+    blocked: tuple[Demand, ...]
     lead: tuple[Demand, ...]
     compute: tuple[Demand, ...]
-    beside: tuple[Demand, ...]
+    fetched: tuple[Demand, ...]
+    reduced: tuple[Demand, ...]
     tail: tuple[Demand, ...]
-
-    @property
-    def backward(self) -> tuple[Demand, ...]:
-        """What the GPU does from the end of forward on."""
-        return (*self.lead, *self.compute)
 
 
 class StepParts(NamedTuple):
@@ -109,11 +107,11 @@ class StepParts(NamedTuple):
 
 def parts_of(f: Facts) -> StepParts:
     """The parts of a step."""
-    (forward, *others), due = launches_by_sweep(f), order(f)
+    (launched, *others), (hooked, later), due = launches_by_sweep(f), hooks_by_sweep(f), order(f)
     return StepParts(
         _in_a_micro_step(f, due),
-        (forward,),
-        (hooks(f), forward, *others),
+        (hooked, launched),
+        (hooked, launched, later, *others),
         last_gradients(f, due),
         boundary(f),
         _optimizer_step(f),
@@ -123,72 +121,78 @@ def parts_of(f: Facts) -> StepParts:
 
 def _micro_steps(plan: Plan, step: StepParts) -> tuple[Segment, ...]:
     """All micro-steps but the last, and the last one."""
-    last, each = step.at_the_last, step.each
-    tail = (*each.tail, *last.tail)
-    chains = (
-        (*each.blocking, *each.forward, *each.waited_for, *each.backward, *last.swept, *last.held, *tail),
-        (*step.python, *last.held, *tail),
-        (*step.launched, *each.backward, *last.swept, *last.held, *tail),
-        (*each.blocking, *each.waited_for, *each.lead, *each.beside, *last.swept, *last.beside, *tail),
-    )
     before = _micro_step(plan.accumulation_steps - 1, step)
-    return (before, Segment("micro-step", 1.0, chains))
+    return (before, _micro_step(1.0, step, step.at_the_last))
 
 
-def _micro_step(repeats: float, step: StepParts) -> Segment:
-    each = step.each
+def _micro_step(repeats: float, step: StepParts, last: LastGradients = NOTHING_MORE) -> Segment:
+    """What follows what: backward comes when forward is computed, and launched; gradients come with backward.
+
+    They take turns with what is fetched, which comes with forward too.
+    """
+    each, held = step.each, last.held
+    first, tail = (*each.blocked, *each.lead), (*each.tail, *last.tail)
+    forward = ((*each.blocking, *each.forward), step.launched)
+    computed = (*first, *each.compute, *last.swept, *held)
+    moved = (*each.reduced, *last.swept, *last.beside)
     chains = (
-        (*each.blocking, *each.forward, *each.waited_for, *each.backward, *each.tail),
-        (*each.blocking, *each.waited_for, *each.lead, *each.beside, *each.tail),
-        (*step.python, *each.tail),
-        (*step.launched, *each.backward, *each.tail),
+        *((*before, *after) for before in forward for after in (computed, (*first, *moved))),
+        (*step.python, *held),
+        (*each.blocking, *each.blocked, *each.fetched, *moved),
     )
-    return Segment("micro-step", repeats, chains)
+    return Segment("micro-step", repeats, tuple((*chain, *tail) for chain in chains))
 
 
 def _in_a_micro_step(f: Facts, due: Order) -> MicroStep:
     """A micro-step by what waits for what."""
-    apply, plan = f.derivation.apply, f.plan
+    reduced, copied, swept = reduced_each_time(f), copied_each_time(f), [swept_each_time(f)]
+    last, early, share = due.in_the_last, 1 - due.in_the_last, forward_share(f)
+    in_turn, copies_wait = maximum(waits(f), between_nodes(f)), waits(f)
+    # Stage 3 gathers on another stream than the one that makes them.
+    swept_below, in_stage3 = (scaled(swept, early * each) for each in (1 - f.stage3, f.stage3))
+    computed, fetched = (*gpu_work(f), _unpacked(f)), _fetched(f)
+    return MicroStep(
+        blocking=tuple(d for demands, wait, ahead in fetched for d in scaled(demands, wait * ahead)),
+        forward=tuple(scaled(computed, share)),
+        blocked=(
+            *(d for demands, wait, ahead in fetched for d in scaled(demands, wait * (1 - ahead))),
+            *scaled(reduced, early * in_turn),
+            *scaled(copied, early * copies_wait),
+        ),
+        lead=tuple(scaled(computed, (1 - share) * due.in_the_first)),
+        compute=(*scaled(computed, (1 - share) * (1 - due.in_the_first)), *swept_below, *in_stage3),
+        fetched=tuple(d for demands, wait, _ in fetched for d in scaled(demands, 1 - wait)),
+        reduced=(
+            *swept_below,
+            *scaled(reduced, early * (1 - in_turn)),
+            *scaled(copied, early * (1 - copies_wait)),
+        ),
+        tail=tuple(scaled([*swept, *reduced, *copied], last)),
+    )
+
+
+def _fetched(f: Facts) -> tuple[tuple[list[Demand], float, float], ...]:
+    """What modules need from elsewhere: the share that the GPU waits for, and that which is forward's."""
     fetched = f.played(lambda fetches, _: fetches.elements)
     missed = f.played(lambda fetches, _: fetches.on_demand)
-    ahead = _ahead(f, fetched, missed)
-    gather = apply(
+    ahead, forward, checkpoints = _ahead(f, fetched, missed), in_forward(f), _checkpoint_copies(f)
+    gather = f.derivation.apply(
         laws.gathered_bytes_per_step,
         "parameters gathered in one micro-step",
-        zero_stage=plan.zero_stage,
+        zero_stage=f.plan.zero_stage,
         fetched_params=fetched,
         param_bytes_per_param=f.element,
-        dp_degree=plan.dp_degree,
+        dp_degree=f.plan.dp_degree,
     )
-    reduced, passes = reduced_each_time(f), [swept_each_time(f)]
-    # Stage 3 gathers on another stream than the one that makes them.
-    swept, in_stage3 = scaled(passes, 1 - f.stage3), scaled(passes, f.stage3)
-    kinds = (
-        (
-            [
-                Demand("gather", "gather", gather),
-                Demand("gather", COLLECTIVE, f.stage3 * f.played(_calls)),
-            ],
-            1 - ahead * (1 - between_nodes(f)),
-        ),
-        (_parameter_loads(f, fetched), 1 - ahead),
-        (scaled(reduced, 1 - due.in_the_last), maximum(waits(f), between_nodes(f))),
-        (copied_each_time(f), waits(f)),
-        (_checkpoint_copies(f), f.traits.checkpoints_wait),
-    )
-    blocking = [demand for demands, waits in kinds for demand in scaled(demands, waits)]
-    beside = [demand for demands, waits in kinds for demand in scaled(demands, 1 - waits)]
-    computed = (*gpu_work(f), _unpacked(f))
-    swept_beside, share = scaled(swept, 1 - due.in_the_last), forward_share(f)
-    forward = scaled(computed, share)
-    return MicroStep(
-        tuple(blocking),
-        tuple(scaled(forward, 1 - due.beside)),
-        tuple(scaled(forward, due.beside)),
-        tuple(scaled(computed, (1 - share) * due.in_the_first)),
-        (*scaled(computed, (1 - share) * (1 - due.in_the_first)), *swept_beside, *in_stage3),
-        (*swept_beside, *beside),
-        (*scaled(swept, due.in_the_last), *scaled(reduced, due.in_the_last)),
+    gathers = [
+        Demand("gather", "gather", gather),
+        Demand("gather", COLLECTIVE, f.stage3 * f.played(_calls)),
+    ]
+    return (
+        (gathers, 1 - ahead * (1 - between_nodes(f)), forward),
+        (_parameter_loads(f, fetched), 1 - ahead, forward),
+        (checkpoints[:1], f.traits.checkpoints_wait, 1.0),
+        (checkpoints[1:], f.traits.checkpoints_wait, 0.0),
     )
 
 

@@ -103,11 +103,9 @@ def matrix_flops(f: Facts) -> float:
     trained itself: 6 or 8 FLOPs for a parameter and token when all are.
     """
     model = f.workload.model
-    reached = f.by_reach(lambda swept: swept.layers)
-    again = float(model.block_matmul_params) - f.stops_early * last_matrices(model)
     parts = (
         ("matrix products of forward", float(model.matmul_params)),
-        ("matrix products of recomputation", f.full * reached * again),
+        ("matrix products of recomputation", _recomputed(f)),
         ("matrix products for gradients of inputs", f.by_reach(lambda swept: swept.input_gradients)),
         ("matrix products for gradients of weights", f.by_reach(lambda swept: swept.weight_gradients)),
     )
@@ -121,11 +119,16 @@ def matrix_flops(f: Facts) -> float:
 
 def forward_share(f: Facts) -> float:
     """Share of a micro-step's products with matrices that is forward's."""
-    model, reached = f.workload.model, f.by_reach(lambda swept: swept.layers)
-    forward = float(model.matmul_params)
-    again = f.full * reached * float(model.block_matmul_params)
+    forward = float(f.workload.model.matmul_params)
     gradients = f.by_reach(lambda swept: swept.input_gradients + swept.weight_gradients)
-    return forward / maximum(forward + again + gradients, 1.0)
+    return forward / maximum(forward + _recomputed(f) + gradients, 1.0)
+
+
+def _recomputed(f: Facts) -> float:
+    """Parameters of the matrices whose products recomputation makes again."""
+    model = f.workload.model
+    again = float(model.block_matmul_params) - f.stops_early * last_matrices(model)
+    return f.full * f.by_reach(lambda swept: swept.layers) * again
 
 
 def idle_in_waves(f: Facts, model: Model) -> float:
