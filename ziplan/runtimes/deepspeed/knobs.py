@@ -157,11 +157,9 @@ def _plays(model: Model, plan: Plan, settings: Knobs, bare: bool) -> Plays:
     def one(
         tiles: float, checkpointing: float, bucket: float, live: float, reuse: float, dp_degree: float
     ) -> tuple[Fetches, float]:
-        # Nothing that is let go depends on it where nothing is read ahead.
-        kept = int(settings.persistence)
-        policy = Policy(bucket, live, reuse, kept, bare and bucket > 0, settings.leaves)
+        one_of = settings._replace(prefetch_bucket=bucket, max_live=live, reuse_distance=reuse)
         seen = tiled(model, int(tiles))
-        return fetches(seen, int(checkpointing), settings.reentrant, policy), dp_degree
+        return fetches(seen, int(checkpointing), settings.reentrant, _policy(one_of, bare)), dp_degree
 
     return Plays(
         *distinct(
@@ -183,12 +181,17 @@ def decided_bare(model: Model, plan: Plan) -> float:
 
 def policy(model: Model, plan: Plan, settings: Knobs) -> Policy:
     """What the coordinator does under one plan."""
+    return _policy(settings, bool(decided_bare(model, plan)))
+
+
+def _policy(settings: Knobs, bare: bool) -> Policy:
     return Policy(
         settings.prefetch_bucket,
         settings.max_live,
         settings.reuse_distance,
         int(settings.persistence),
-        bool(decided_bare(model, plan)),
+        # Nothing that is let go depends on it where nothing is read ahead.
+        bare and settings.prefetch_bucket > 0,
         settings.leaves,
     )
 

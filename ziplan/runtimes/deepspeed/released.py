@@ -33,6 +33,11 @@ class Released:
         self.VERSION, self.traits, self.overlap_comm = version, traits_of(version), overlap_comm
         self.zero = zero
 
+    @property
+    def _of_the_run(self) -> dict[str, Any]:
+        """What ledger and step take of the release and of the run's config."""
+        return {"traits": self.traits, "overlap_comm": self.overlap_comm, "zero": self.zero}
+
     def refusals(self, cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         """Why DeepSpeed cannot express this plan."""
         return deepspeed.refusals(cluster, workload, plan)
@@ -51,29 +56,13 @@ class Released:
 
     def ledger(self, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
         """Bytes by tier and phase as the release holds them."""
-        return deepspeed.ledger(
-            derivation,
-            cluster,
-            workload,
-            plan,
-            traits=self.traits,
-            overlap_comm=self.overlap_comm,
-            zero=self.zero,
-        )
+        return deepspeed.ledger(derivation, cluster, workload, plan, **self._of_the_run)
 
     def program(
         self, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan
     ) -> Sequence[Segment]:
         """The step as the release runs it."""
-        return deepspeed.program(
-            derivation,
-            cluster,
-            workload,
-            plan,
-            traits=self.traits,
-            overlap_comm=self.overlap_comm,
-            zero=self.zero,
-        )
+        return deepspeed.program(derivation, cluster, workload, plan, **self._of_the_run)
 
     def step_schedule(self, cluster: Cluster, workload: Workload, plan: Plan, **options: Any) -> Schedule:
         """No earlier release is played."""

@@ -51,8 +51,7 @@ def _reduced(f: Facts, share: float) -> float:
 
 
 def _whole(f: Facts, share: float) -> float:
-    in_stage3 = where(f.plan.zero_stage >= 3, 1.0, 0.0)
-    flattened = in_stage3 + (1 - in_stage3) * _reduces_flat(f)
+    flattened = f.stage3 + (1 - f.stage3) * _reduces_flat(f)
     passes = where(f.plan.zero_stage < 1, ALL_REDUCED, IN_A_BUCKET + flattened)
     return f.derivation.apply(
         laws.swept_gradient_bytes,
@@ -76,9 +75,7 @@ def _own(f: Facts, share: float) -> float:
     below = where((stage >= 1) & (stage < 3), 1.0, 0.0)
     back = below * _reduces_flat(f)
     off = f.optimizer_off_gpu
-    kept = where(stage >= 3, 1.0, 0.0) + below * (1 - off) * f.owned_whole * f.plan.dp_degree / maximum(
-        f.trained, 1.0
-    )
+    kept = f.stage3 + below * (1 - off) * f.owned_whole * f.plan.dp_degree / maximum(f.trained, 1.0)
     return f.derivation.apply(
         laws.swept_shard_bytes,
         "a rank's own gradients, out of the buckets",
