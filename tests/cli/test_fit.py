@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -377,3 +378,23 @@ def test_a_path_of_drives_is_absolute_and_plain_text(path, answers, capsys):
     assert "--nvme-path" in ran.err
     assert "for example --nvme-path /local_nvme" in ran.err
     assert "\x1b" not in ran.err
+
+
+def test_what_plans_fewer_gpus_plans_what_was_told(capsys):
+    """The options that the advice names, given beside what was asked, give its numbers."""
+    slow = (
+        "--set",
+        "links.network.bandwidth=1 Gbit/s",
+        "--sequence-length",
+        "1024",
+        "--global-batch-size",
+        "64",
+    )
+    asked = ("fit", "gpt2-xl", "2x aws-g5.48xlarge", *slow, "--global-batch-size", "64")
+    told = json.loads(ziplan(capsys, *asked, "--json").out)["faster_on_fewer"]
+    said = " ".join(ziplan(capsys, *asked).out.split())
+    (options,) = re.findall(r"sequences; (.*?) plans it", said)
+    again = json.loads(ziplan(capsys, *asked, *options.split(), "--json").out)
+    assert again["plan"] == told["plan"]
+    assert again["estimate"]["step_time_s"] == pytest.approx(told["estimate"]["step_time_s"], rel=1e-12)
+    assert again["problem"]["gpu_count"] == told["gpu_count"]

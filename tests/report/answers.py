@@ -124,6 +124,17 @@ def estimate(hbm=(50 * GB, 60 * GB), **changes):
     return replace(made, **changes)
 
 
+def on_fewer(best, nodes=1, ranks=8.0):
+    """A plan of twice the speed on fewer GPUs, for the same global batch."""
+    steps = best.plan.accumulation_steps * best.plan.dp_degree / ranks
+    return replace(
+        best,
+        cluster=replace(best.cluster, nodes=nodes),
+        plan=replace(best.plan, dp_degree=ranks, accumulation_steps=steps),
+        step_time=best.step_time / 2,
+    )
+
+
 def answer(verdict="fits", **changes):
     hbm = {
         "fits": (50 * GB, 60 * GB),

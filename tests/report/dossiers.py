@@ -12,7 +12,7 @@ LENGTH = {"sequence_length": 4096}
 
 @cache
 def dossier(kind):
-    """One of KINDS: with NVMe, too large, without offload, a config, several models, no known time."""
+    """One of KINDS: with NVMe, too large, without offload, a config, several models, no known time, ..."""
     if kind == "offloaded":
         given = Given(settings=("tiers.dram.capacity=512 GB",), training=LENGTH)
         return gathered("llama-3.1-70b", "dgx-a100-80g", given, None, None)
@@ -25,9 +25,13 @@ def dossier(kind):
     if kind == "unknown":
         given = Given(training={**LENGTH, "precision": "fp32"})
         return gathered("llama-3.1-8b", "dgx-a100-80g", given, None, None)
+    if kind == "slow network":
+        training = {"sequence_length": 1024, "global_batch_size": 64}
+        given = Given(settings=("links.network.bandwidth=1 Gbit/s",), training=training)
+        return gathered("gpt2-xl", "2x aws-g5.48xlarge", given, None, None)
     assert kind == "several"
     given = Given(training={"sequence_length": 1024}, companions=("reference=llama-2-7b",))
     return gathered("llama-2-7b", "dgx-a100-40g", given, None, None)
 
 
-KINDS = ("offloaded", "too large", "plain", "config", "several", "unknown")
+KINDS = ("offloaded", "too large", "plain", "config", "several", "unknown", "slow network")

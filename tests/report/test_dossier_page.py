@@ -110,6 +110,13 @@ def test_a_page_holds_everything_and_fetches_nothing(kind, pages):
     assert not re.findall(r"\bnan\b|\binf\b|\bNone\b", re.sub(r"<pre>.*?</pre>", "", text, flags=re.DOTALL))
 
 
+def test_fewer_gpus_that_are_faster_are_told_of(pages):
+    text = pages("slow network").read_text(encoding="utf-8")
+    assert "Fewer GPUs are faster than the best plan on all: " in text
+    assert "faster, on 8 GPUs" in text
+    assert "Fewer GPUs" not in pages("plain").read_text(encoding="utf-8")
+
+
 def test_the_same_question_gives_the_same_page(pages):
     assert page(dossier("plain")) == pages("plain").read_text(encoding="utf-8")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import jsonschema
 import pytest
-from report.answers import answer
+from report.answers import answer, on_fewer
 from report.strictness import strict
 
 from ziplan.hardware.cluster import Price
@@ -36,6 +36,17 @@ def test_fit_matches_its_schema_whatever_the_verdict(verdict):
         "step",
         "save",
     }
+
+
+def test_a_plan_on_fewer_gpus_is_there_with_where_it_runs():
+    made = answer()
+    document = json.loads(dumps(fit_document(replace(made, faster_on_fewer=on_fewer(made.best)), {})))
+    jsonschema.validate(document, strict(DOCUMENTS["fit"]))
+    told = document["faster_on_fewer"]
+    assert (told["cluster"], told["gpu_count"]) == ("Test Box", 8)
+    assert told["estimate"]["step_time_s"] == document["estimate"]["step_time_s"] / 2
+    assert told["plan"]["dp_degree"] == 8
+    assert not [note for note in document["notes"] if note.startswith("faster_on_fewer:")]
 
 
 def test_the_other_documents_match_their_schemas():

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from report.answers import answer
+from report.answers import answer, on_fewer
 
 from ziplan.hardware.cluster import Price
 from ziplan.laws.counts import layer_bytes
@@ -74,6 +74,31 @@ def test_every_tier_that_lacks_is_named():
 def test_a_prediction_outside_the_published_range_says_so(published, said):
     made = answer()
     assert said in text(replace(made, best=replace(made.best, published=published)))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "stated", "where", "options"),
+    [
+        (8.0, {"global_batch_size": 128}, "1 of 2 nodes (8 GPUs)", "--set nodes=1"),
+        (2.0, {}, "2 GPUs of one node", "--set nodes=1 --set gpus_per_node=2 --global-batch-size 128"),
+        (
+            8.0,
+            {"micro_batch_size": 2, "accumulation_steps": 4},
+            "1 of 2 nodes (8 GPUs)",
+            "--set nodes=1 --global-batch-size 128 --accumulation-steps 8",
+        ),
+    ],
+)
+def test_faster_on_fewer_gpus_says_how_much_and_how_to_plan_it(ranks, stated, where, options):
+    made = answer()
+    training = made.best.workload.training.model_copy(update=stated)
+    best = replace(made.best, workload=replace(made.best.workload, training=training))
+    said = " ".join(text(replace(made, best=best, faster_on_fewer=on_fewer(best, ranks=ranks))).split())
+    assert (
+        f"advice fewer GPUs are faster: 52,429 token/s on {where}, 2 times as many for the same global batch "
+        f"of 128 sequences; {options} plans it"
+    ) in said
+    assert "fewer GPUs" not in text(made)
 
 
 def test_the_whole_answer():

@@ -23,6 +23,7 @@ from ziplan.report.json import stated
 from ziplan.report.phrases import (
     binding_words,
     buffer_words,
+    fewer_words,
     job_words,
     margin_words,
     money,
@@ -84,6 +85,9 @@ def in_short(dossier: Dossier) -> Iterator[str]:
     elif answer.changes and dossier.verdict == "does_not_fit":
         first = answer.changes[0]
         yield f"What makes it fit: {first.path} from {first.before} to {first.after} ({first.effect})."
+    fewer = answer.faster_on_fewer
+    if fewer is not None:
+        yield f"Fewer GPUs are faster than the best plan on all: {fewer_words(fewer, answer.best)}."
     yield without_offload(dossier)
 
 
@@ -232,6 +236,9 @@ def plan_rows(dossier: Dossier) -> Rows:
     told += [(f"other {place}", each.verdict, each) for place, each in enumerate(answer.alternatives, 1)]
     if answer.faster_if_it_fits is not None:
         told.append(("faster, if it fits", answer.faster_if_it_fits.verdict, answer.faster_if_it_fits))
+    fewer = answer.faster_on_fewer
+    if fewer is not None:
+        told.append((f"faster, on {counted(int(fewer.gpus), 'GPU')}", fewer.verdict, fewer))
     return [
         (
             name,

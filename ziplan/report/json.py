@@ -82,6 +82,7 @@ def fit_document(answer: Answer, files: Mapping[str, str], said: Iterable[str] =
             for index, other in enumerate(answer.alternatives)
         ],
         "faster_if_it_fits": _faster(answer, notes),
+        "faster_on_fewer": _on_fewer(answer, notes),
         "binding": binding_object(answer.binding, notes),
         "do_not_offload": bool(answer.do_not_offload),
         "changes": [
@@ -310,6 +311,16 @@ def _faster(answer: Answer, notes: Notes) -> Document | None:
         notes.texts.append("faster_if_it_fits: none that is faster by enough to be worth a try")
         return None
     return alternative(answer.faster_if_it_fits, "faster_if_it_fits", notes)
+
+
+def _on_fewer(answer: Answer, notes: Notes) -> Document | None:
+    """The plan on fewer GPUs that takes less time for the same global batch, where there is one."""
+    other = answer.faster_on_fewer
+    if other is None:
+        notes.texts.append("faster_on_fewer: none found that takes less time for the same global batch")
+        return None
+    where = {"cluster": other.cluster.label, "gpu_count": int(other.gpus)}
+    return {**where, **alternative(other, "faster_on_fewer", notes)}
 
 
 def alternative(estimate: Estimate, path: str, notes: Notes) -> Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ziplan.estimate import Estimate
@@ -50,6 +51,36 @@ def gpus_words(used: float, there: int) -> str:
     """How many GPUs train, of how many the cluster has that was asked about."""
     words = counted(there, "GPU")
     return words if used >= there else f"{int(used):,} of {words}"
+
+
+def fewer_words(other: Estimate, best: Estimate) -> str:
+    """A plan on fewer GPUs beside one on all of them, and what plans it."""
+    nodes, there = other.cluster.nodes, best.cluster.nodes
+    alone = other.gpus < other.cluster.gpu_count
+    of = f"{counted(int(other.gpus), 'GPU')}" + (" of one node" if alone and there > 1 else "")
+    where = of if alone else f"{nodes:,} of {counted(there, 'node')} ({of})"
+    batch = counted(_sequences(other), "sequence")
+    return (
+        f"{shown(other.tokens_per_s, 'token/s')} on {where}, {best.step_time / other.step_time:.2g} times as "
+        f"many for the same global batch of {batch}; {' '.join(_options(other, best))} plans it"
+    )
+
+
+def _sequences(estimate: Estimate) -> int:
+    return round(estimate.tokens_per_step / estimate.workload.training.sequence_length)
+
+
+def _options(other: Estimate, best: Estimate) -> Iterator[str]:
+    """What asks for a plan on fewer GPUs, in place of what asked for the one on all of them."""
+    if other.cluster.nodes < best.cluster.nodes:
+        yield f"--set nodes={other.cluster.nodes}"
+    if other.gpus < other.cluster.gpu_count:
+        yield f"--set gpus_per_node={int(other.gpus)}"
+    training = best.workload.training
+    if training.global_batch_size is None:
+        yield f"--global-batch-size {_sequences(other)}"
+    if training.accumulation_steps is not None:
+        yield f"--accumulation-steps {int(other.plan.accumulation_steps)}"
 
 
 def size_words(model: Model) -> str:

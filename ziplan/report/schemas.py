@@ -228,6 +228,7 @@ SIMULATION = record(
 )
 
 OTHER_PLAN = record(verdict=VERDICT, plan=PLAN, estimate=ESTIMATE)
+FEWER = record(cluster=TEXT, gpu_count=COUNT, verdict=VERDICT, plan=PLAN, estimate=ESTIMATE)
 
 DOCUMENTS: dict[str, Schema] = {
     "fit": document(
@@ -256,6 +257,11 @@ DOCUMENTS: dict[str, Schema] = {
         faster_if_it_fits={
             "anyOf": [OTHER_PLAN, {"type": "null"}],
             "description": "A faster plan that is likely to fit, where the best surely does; null: see notes",
+        },
+        faster_on_fewer={
+            "anyOf": [FEWER, {"type": "null"}],
+            "description": "A plan on 1, 2, 4, ... of the nodes, or of one node's GPUs, that takes less time "
+            "for the same global batch; null: see notes",
         },
         binding=record(kind={"enum": ["capacity", "time"]}, tier=NAME, link=NAME, what=TEXT),
         do_not_offload=TRUTH,

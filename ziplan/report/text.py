@@ -20,6 +20,7 @@ from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.page import Block, Paragraph, laid_out
 from ziplan.report.phrases import (
     binding_words,
+    fewer_words,
     gpus_words,
     job_words,
     margin_words,
@@ -73,6 +74,7 @@ def fit_text(answer: Answer, written: Written, width: int) -> list[Line]:
         Paragraph("placement", placement_words(best.plan)),
         Paragraph("plan", plan_words(best)),
         *_faster(answer),
+        *_on_fewer(answer),
         _baseline(answer),
         *_change(answer.changes, best),
         *_files(written),
@@ -197,6 +199,14 @@ def _faster(answer: Answer) -> list[Paragraph]:
     moved = f"; {homes}" if homes != placement_words(answer.best.plan) else ""
     pace = f"{shown(other.tokens_per_s, 'token/s')} if it fits{risk}"
     return [Paragraph("faster", f"{pace}: {plan_words(other)}{moved}")]
+
+
+def _on_fewer(answer: Answer) -> list[Paragraph]:
+    """Fewer GPUs that are faster."""
+    other = answer.faster_on_fewer
+    if other is None:
+        return []
+    return [Paragraph("advice", f"fewer GPUs are faster: {fewer_words(other, answer.best)}", "green")]
 
 
 def _baseline(answer: Answer) -> Paragraph:

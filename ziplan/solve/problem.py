@@ -74,7 +74,8 @@ class Answer:
     that may, each by the objective. `gpus_there` are the GPUs of the cluster that was asked about,
     of which `problem` may have fewer. `do_not_offload` is true
     when the best plan keeps everything in HBM. `faster_if_it_fits` is a plan that is likely
-    to fit and faster than the best, which surely does. `space` says what was searched and pruned.
+    to fit and faster than the best, which surely does, `faster_on_fewer` one on fewer GPUs
+    that takes less time for the same global batch. `space` says what was searched and pruned.
     """
 
     problem: Problem
@@ -89,3 +90,4 @@ class Answer:
     gpus_there: int
     notes: tuple[str, ...] = ()
     faster_if_it_fits: Estimate | None = None
+    faster_on_fewer: Estimate | None = None

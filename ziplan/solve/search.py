@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from math import isnan
-from typing import NamedTuple
 
 from ziplan.estimate import Estimate
 from ziplan.plan import Plan
@@ -26,6 +24,7 @@ from ziplan.solve.enumerate import (
     solved,
     surveyed,
 )
+from ziplan.solve.fewer import Size, faster_on_fewer
 from ziplan.solve.grid import Grid
 from ziplan.solve.problem import Answer, Problem
 from ziplan.units import counted
@@ -74,6 +73,7 @@ def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
         gpus_there=there,
         notes=(*_notes(best, changed), *_of_the_runtime(problem, best)),
         faster_if_it_fits=_faster_tight(problem, survey),
+        faster_on_fewer=faster_on_fewer(problem, best),
     )
 
 
@@ -164,18 +164,6 @@ def _tried(count: int) -> Iterator[int]:
         yield place
         place += 1 if place < EACH else max(1, place // TO_THE_DOUBLE)
     yield count - 1
-
-
-class Size(NamedTuple):
-    """A number of nodes, of the only one of which no more than `ranks` GPUs may be at work."""
-
-    nodes: int
-    ranks: int = 0
-
-    def of(self, problem: Problem) -> Problem:
-        """The problem on so many."""
-        fixed = {**problem.fixed, "dp_degree": float(self.ranks)} if self.ranks else problem.fixed
-        return replace(problem, cluster=replace(problem.cluster, nodes=self.nodes), fixed=fixed)
 
 
 def _sizes(problem: Problem) -> list[Size]:
