@@ -33,7 +33,7 @@ TIMEOUT = 240
 
 NURSERIES = (
     ("engine.train", "engine.several", "engine.swept"),
-    ("engine.fsdp_train", "engine.fsdp_several"),
+    ("engine.fsdp_train", "engine.fsdp_several", "engine.fsdp_swept"),
     ("engine.puppet",),
 )
 """Programs that one nursery serves; FSDP2's never sees DeepSpeed."""

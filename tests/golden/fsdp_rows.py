@@ -51,6 +51,20 @@ ROWS = {
             4e9,
         )
     ],
+    "passed_bytes": [
+        (  # gathered tensors copied apart, 4 B; of what a rank of 8 owns 6 B cast and 4 B copied
+            {
+                "padded_params": 8e9,
+                "whole_bytes_per_param": 4,
+                "own_bytes_per_param": 10,
+                "dp_degree": 8,
+            },
+            42e9,
+        )
+    ],
+    "clipped_bytes": [
+        ({"padded_params": 8e9, "accessed_bytes_per_param": 12, "dp_degree": 8, "share": 0.5}, 6e9)
+    ],
     "adam_pass_bytes": [
         ({"padded_params": 8e9, "optimizer_bytes_per_param": 28, "dp_degree": 8, "share": 0.5}, 14e9)
     ],

@@ -91,6 +91,6 @@ def events(simulation, stage, *resources):
     for each, task in zip(watched.works, watched.mine, strict=True):
         begins, ends = watched.played.start[task], watched.played.finish[task]
         asked = each.resource in resources if resources else each.resource != "python"
-        if ends > begins and asked:
+        if round(ends, 6) > round(begins, 6) and asked:
             found.append((round(begins, 6), round(ends, 6), each.resource, each.module))
     return sorted(found)

@@ -81,6 +81,10 @@ def test_calibration_is_shown_and_not_scored(shipped):
     }
     assert sum(score.count for score in shipped.scores) == sum(run.scored for run in shipped.runs)
     assert not scores([run(0, 1.0, 2.0, calibration=True)])
+    # Rates of products and of attention are what is left of these two, so nothing is left over.
+    for each in shipped.runs:
+        if each.id.startswith("llm-foundry-7b-8a100-80g") and each.calibration:
+            assert each.predicted == pytest.approx(each.measured, rel=1e-3)
 
 
 def test_scores_are_what_the_errors_say():

@@ -12,6 +12,7 @@ from typing import Final
 HOST_NORM: Final = "gradient norm on the host"
 TEMPORARIES: Final = "memory for the update"
 OVERFLOW: Final = "overflow check on the host"
+PACKED: Final = "copies of parameters to gather"
 UNPACKED: Final = "copies of gathered parameters"
 UPDATED_PAGES: Final = "memory for updated parameters"
 UPDATED_COPY: Final = "updated parameter copy"
@@ -22,6 +23,7 @@ TO_THE_OPTIMIZER: Final = "gradient copy to optimizer"
 GRADIENT_COPIES: Final = (GRADIENTS_DOWN, GRADIENTS_UP, TO_THE_OPTIMIZER)
 """A rank's own gradients between GPU and host, in the order that a micro-step has them."""
 GRADIENT_PASSES: Final = "gradient passes"
+SUMMED: Final = "passes of sums"
 UPDATE_PASSES: Final = "passes of the update"
 OTHERS_GRADIENTS: Final = "gradient copies of other ranks"
 ACTIVATIONS_DOWN: Final = "activation copy to host"
@@ -35,6 +37,7 @@ TERMS: Final[Mapping[str, str]] = {
     "kernel launches": "the host's time for launching kernels, where the GPU waits for it",
     "Python hooks": "Python's time for visits of modules, where the GPU waits for it",
     "gather": "parameters, from all ranks to each",
+    PACKED: "a rank's own parameters, cast and copied together in the GPU's own memory to be gathered",
     UNPACKED: "parameters that were gathered together, copied apart in the GPU's own memory",
     "parameter read": "parameters, from NVMe to host memory, in forward and backward",
     "parameter copy": "parameters, from host memory to the GPU, in forward and backward",
@@ -44,6 +47,7 @@ TERMS: Final[Mapping[str, str]] = {
     UPDATED_GATHER: "updated parameters, from all ranks to each, once a step (stages 1 and 2)",
     "gradient reduce": "gradients, summed over the ranks",
     GRADIENT_PASSES: "gradients, through the GPU's own memory: into buckets, averaged, flattened, added up",
+    SUMMED: "gradients, in the GPU's own memory on the stream that sums them: divided, cast, added up",
     GRADIENTS_DOWN: "gradients, from the GPU to host memory, in a micro-step",
     GRADIENTS_UP: "gradients of earlier micro-steps, from host memory to the GPU, to be added to",
     TO_THE_OPTIMIZER: "gradients, from the GPU to host memory in the optimizer's precision, once a step",

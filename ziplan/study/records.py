@@ -103,7 +103,8 @@ class RuntimeEntry(Entry):
 
     `version` is the release of DeepSpeed that ran, under Megatron too; where the source states none, the
     month it was written in; where it is left out, the newest; PyTorch where there was no DeepSpeed, and a
-    stage that divides nothing stands for it. `overlap_comm` is that key of its config, `zero` others.
+    stage that divides nothing stands for it. Of FSDP it is FSDP1, and left out it is FSDP2. `overlap_comm` is
+    that key of DeepSpeed's config, `zero` others.
     """
 
     name: str = "deepspeed"

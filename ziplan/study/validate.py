@@ -19,6 +19,7 @@ from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.deepspeed.released import Released as DeepSpeed
 from ziplan.runtimes.deepspeed.traits import PAPER_ENGINE
 from ziplan.runtimes.deepspeed.traits import VERSION as NEWEST
+from ziplan.runtimes.fsdp.released import Released as Fsdp
 from ziplan.runtimes.megatron.released import Released as Megatron
 from ziplan.runtimes.runtime import PHASES, Runtime
 from ziplan.study.records import (
@@ -220,8 +221,9 @@ def _unpredicted(run: Listed, reason: str) -> Unpredicted:
 RELEASED: Mapping[str, Callable[[str, bool | None, Mapping[str, float] | None], Runtime]] = {
     "deepspeed": DeepSpeed,
     "megatron": Megatron,
+    "fsdp": lambda version, *_: Fsdp(version),
 }
-"""Runtimes that a release of DeepSpeed makes a difference to."""
+"""Runtimes that the release that ran makes a difference to."""
 
 
 def runtime_of(record: Record) -> Runtime:
@@ -237,8 +239,12 @@ def runtime_of(record: Record) -> Runtime:
     if not given:
         return RUNTIMES[name]
     if name not in RELEASED:
-        message = f"runtime.{given[0]}: only DeepSpeed has releases and keys that differ, not {name}"
+        message = f"runtime.{given[0]}: only of DeepSpeed and of FSDP are there several that run otherwise"
         raise BadInput(record.problem(message, "runtime", given[0]))
+    keys = [key for key in given if key != "version"] if name == "fsdp" else []
+    if keys:
+        message = f"runtime.{keys[0]}: is a key of DeepSpeed's config, and {name} ran"
+        raise BadInput(record.problem(message, "runtime", keys[0]))
     try:
         zero = said.zero.model_dump(exclude_none=True) if said.zero is not None else None
         return RELEASED[name](said.version or NEWEST, said.overlap_comm, zero)

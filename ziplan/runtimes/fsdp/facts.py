@@ -22,7 +22,12 @@ from ziplan.runtimes.shared.fresh import UNMAPPED_FROM
 
 @dataclass(frozen=True)
 class Facts(shared.Facts):
-    """A plan on a machine, in FSDP2's terms; `CPUOffloadPolicy` puts things on the DRAM tier."""
+    """A plan on a machine, in FSDP2's terms; `CPUOffloadPolicy` puts things on the DRAM tier.
+
+    `flat`: of FSDP1, which keeps a group in one flat tensor.
+    """
+
+    flat: bool = False
 
     @cached_property
     def groups(self) -> Groups:
@@ -46,6 +51,11 @@ class Facts(shared.Facts):
         `_fsdp_param.py:init_dtype_attrs` casts nothing where both have one precision.
         """
         return float(self.workload.training.master_precision != self.workload.precision)
+
+    @cached_property
+    def recast(self) -> float:
+        """Bytes per parameter of a pass that casts what is kept to what computes, or gradients back."""
+        return self.cast * (self.master + self.element)
 
     @cached_property
     def moments(self) -> float:

@@ -74,6 +74,28 @@ def offload_copy_bytes(
     return share * param_loads * state_bytes_per_param * padded_params / dp_degree
 
 
+@law(
+    "torch 2.13 fsdp/_fully_shard/_fsdp_collectives.py:foreach_all_gather, foreach_all_gather_copy_out, "
+    "foreach_reduce; fsdp/_flat_param.py and _runtime_utils.py:_reduce_grad"
+)
+def passed_bytes(
+    padded_params: Params,
+    whole_bytes_per_param: BytesPerParam,
+    own_bytes_per_param: BytesPerParam,
+    dp_degree: Count,
+) -> Bytes:
+    """Bytes through the GPU's memory of passes over whole tensors and over what one rank owns of them."""
+    return padded_params * (whole_bytes_per_param + own_bytes_per_param / dp_degree)
+
+
+@law("torch 2.13 nn/utils/clip_grad.py:_get_total_norm and _clip_grads_with_norm_")
+def clipped_bytes(
+    padded_params: Params, accessed_bytes_per_param: BytesPerParam, dp_degree: Count, share: Ratio
+) -> Bytes:
+    """Bytes through one GPU's memory to measure its own gradients and to scale them."""
+    return share * accessed_bytes_per_param * padded_params / dp_degree
+
+
 @law("torch 2.13 optim/adam.py:_fused_adam")
 def adam_pass_bytes(
     padded_params: Params, optimizer_bytes_per_param: BytesPerParam, dp_degree: Count, share: Ratio

@@ -19,8 +19,9 @@ from ziplan.runtimes.runtime import COLLECTIVE
 from ziplan.runtimes.schedule import Parts, Schedule, Stage, Work, Works, shares
 from ziplan.runtimes.shared import launches
 from ziplan.runtimes.shared.compute import share_of_work, work_flops
+from ziplan.runtimes.shared.facts import READ_AND_WRITTEN
 from ziplan.runtimes.shared.sweeps import Module, modules
-from ziplan.runtimes.terms import GRADIENTS_DOWN
+from ziplan.runtimes.terms import GRADIENT_PASSES, GRADIENTS_DOWN, PACKED, SUMMED, UNPACKED
 from ziplan.workload.training import Workload
 
 GROUPS_AHEAD = 2
@@ -69,6 +70,10 @@ class _Unit(NamedTuple):
         """Bytes as they are held on the host."""
         return f.master * self.trained + f.element * (self.params - self.trained)
 
+    def packed(self, f: Facts) -> float:
+        """Bytes that are cast, and copied together, to be gathered."""
+        return f.recast * self.trained + READ_AND_WRITTEN * f.element * self.params
+
 
 def _units(rows: Sequence[Sequence[Module]]) -> list[_Unit]:
     return [
@@ -101,6 +106,7 @@ class _Written:
         self.params, self.gathers = sum(unit.params for unit in fetched), len(fetched)
         self.reductions = 1 + sum(1 for unit in self.left if unit.trained)
         self.copied = sum(unit.copied(f) for unit in fetched)
+        self.packed = sum(unit.packed(f) for unit in fetched)
         self.trained = sum(unit.trained for unit in (self.root, *self.layers))
         flops = shares([flops for unit in units for flops in (unit.forward, unit.backward)])
         self.forward, self.backward = flops[::2], flops[1::2]
@@ -111,7 +117,7 @@ class _Written:
 
     def all(self) -> Sequence[Work]:
         """The work of the micro-step."""
-        root = self._gather(self.root, "forward", -1)
+        root = self._unpack(self.root, "root forward", self._gather(self.root, "forward", -1))
         for unit in self.units:
             self._forward(unit, root)
         for unit in reversed(self.units):
@@ -131,6 +137,7 @@ class _Written:
             needs = self._gather(unit, "forward", after)
         begins = self.works.mark(name, (self.before, root, needs))
         if unit.layer >= 0:
+            begins = self._unpack(unit, name, begins)
             self.begun.append(begins)
         self.before = self._compute(name, self.forward[unit.place], begins)
 
@@ -141,6 +148,8 @@ class _Written:
             self.ready[unit.layer] = self._gather(self.left.pop(), "backward", self.before)
         ready = self.ready.pop(unit.layer, -1)
         begins = self.works.mark(name, (self.before, ready, *self.reduced[:-1][-1:]))
+        if ready >= 0:
+            begins = self._unpack(unit, name, begins)
         if self.left and not self.ready:
             ahead = self.left.pop()
             self.ready[ahead.layer] = self._gather(ahead, "backward", begins)
@@ -162,20 +171,33 @@ class _Written:
             share = unit.copied(self.f) / self.copied
             amount = self.parts.of("parameter copy", resource, share)
             asked = self.works.add(name, "parameter copy", resource, amount, (asked,), line="copy in")
+        asked = self._passed(name, PACKED, unit.packed(self.f) / self.packed, (asked,), line="copy in")
         for resource, share in (("gather", unit.params / self.params), (COLLECTIVE, 1 / self.gathers)):
             amount = self.parts.of("gather", resource, share)
             asked = self.works.add(name, "gather", resource, amount, (asked,), line="communicator")
         return asked
 
+    def _unpack(self, unit: _Unit, name: str, gathered: int) -> int:
+        """A group copied out of what was gathered."""
+        return self._passed(name, UNPACKED, unit.params / self.params, (gathered,))
+
+    def _passed(self, name: str, term: str, share: float, after: tuple[int, ...], line: str = "") -> int:
+        """A pass through the GPU's memory, where there is one; what is waited for after it."""
+        memory = f"{self.f.gpu}.read"
+        amount = self.parts.of(term, memory, share)
+        return self.works.add(name, term, memory, amount, after, line=line) if amount else after[0]
+
     def _reduce(self, unit: _Unit) -> None:
         """A group's gradients: reduce-scattered, copied to the host, and there added to earlier ones."""
         name = f"{unit.name} gradients"
         share = unit.trained / self.trained if self.trained else 0.0
+        self.before = self._passed(name, GRADIENT_PASSES, share, (self.before,))
         after: tuple[int, ...] = (self.before, *self.works.last("out"))
         for resource, part in (("gather", share), (COLLECTIVE, 1 / self.reductions)):
             amount = self.parts.of("gradient reduce", resource, part)
             last = self.works.add(name, "gradient reduce", resource, amount, after, line="communicator")
             after = (last,)
+        last = self._passed(name, SUMMED, share, (last,), line="out")
         for resource in self.parts.resources(GRADIENTS_DOWN):
             copied = self.parts.of(GRADIENTS_DOWN, resource, share)
             last = self.works.add(name, GRADIENTS_DOWN, resource, copied, (last,), line="out")

@@ -6,6 +6,8 @@
 - Every other gather runs one layer ahead on a stream of its own, beside its copy from the host;
   in backward a gather waits for the copy of the same layer.
 - Gathers and reduce-scatters share one communicator, and take turns.
+- Shards are cast and copied together beside computation, and sums of gradients are cast beside it; what is
+  copied out of gathers and into sums stands in its way (`_fsdp_collectives.py`: on the current stream).
 - Gradient shards are copied to the host in the stream that reduces. Where they are added to those
   of an earlier micro-step, the process waits for the copy and adds on the CPU: nothing overlaps.
 - The optimizer's pass overlaps with nothing.
@@ -24,6 +26,7 @@ from ziplan.plan import Plan
 from ziplan.runtimes.fsdp import laws
 from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.groups import Groups
+from ziplan.runtimes.fsdp.swept import ADDED, clipped, joined, packed, summed, unpacked
 from ziplan.runtimes.runtime import COLLECTIVE, HOST_THREAD, Demand, Segment, scaled
 from ziplan.runtimes.shared.compute import forward_share, gpu_work
 from ziplan.runtimes.shared.fresh import fresh_memory
@@ -31,13 +34,12 @@ from ziplan.runtimes.shared.launches import launches_by_sweep
 from ziplan.runtimes.terms import GRADIENTS_DOWN, HOST_NORM, TEMPORARIES
 from ziplan.workload.training import Workload
 
-ADDED = 3.0
-"""Accesses of a gradient that is added to another: two are read, one is written."""
 
-
-def program(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Sequence[Segment]:
-    """The segments of one step, in order."""
-    facts = Facts(derivation, cluster, workload, plan)
+def program(
+    derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, flat: bool = False
+) -> Sequence[Segment]:
+    """The segments of one step, in order; `flat` of FSDP1."""
+    facts = Facts(derivation, cluster, workload, plan, flat)
     return (_micro_step(facts), _optimizer_step(facts))
 
 
@@ -104,16 +106,31 @@ def _first(groups: Groups, layer_count: float) -> float:
     return groups.root + groups.layers / layer_count
 
 
+def _before(f: Facts, moves: _Moves, params: float, trained: float) -> list[Demand]:
+    """The root's group and the first layer, gathered before anything computes."""
+    return [
+        *moves.copy_in("first groups copied to the GPU", params, trained),
+        packed(f, "first groups", params, trained),
+        *moves.gather("first groups gathered", params, 2.0),
+        unpacked(f, "first groups copied out of what was gathered", params),
+    ]
+
+
+def _after(f: Facts, moves: _Moves, trained: float) -> list[Demand]:
+    """The gradients of the root's group, when backward has ended, and what waits to be added on the host."""
+    return [
+        joined(f, "gradients of the root's group copied into what is reduced", trained),
+        *moves.reduce("gradients of the root's group", trained, where(trained > 0, 1.0, 0.0)),
+        summed(f, "gradients of the root's group divided, cast and added", trained),
+        *moves.copy_out("gradients of the root's group to the host", trained, 1 - f.accumulating),
+        *_added(f, moves),
+    ]
+
+
 def _micro_step(f: Facts) -> Segment:
     moves, whole, trained = _Moves(f), f.groups, f.trained_groups
     first, first_trained = (_first(each, float(f.workload.model.layer_count)) for each in (whole, trained))
-    before = [*moves.copy_in("first groups copied to the GPU", first, first_trained)]
-    before += moves.gather("first groups gathered", first, 2.0)
-    alone = 1 - f.accumulating
-    after = [
-        *moves.reduce("gradients of the root's group", trained.root, where(trained.root > 0, 1.0, 0.0)),
-        *moves.copy_out("gradients of the root's group to the host", trained.root, alone),
-    ]
+    before, after = _before(f, moves, first, first_trained), _after(f, moves, trained.root)
     others, others_trained = whole.all - first, trained.all - first_trained
     # A layer that backward does not reach is not gathered again, but the last one is: ahead, for the root.
     last = 1 / f.workload.model.layer_count if f.trained else 0.0
@@ -121,24 +138,34 @@ def _micro_step(f: Facts) -> Segment:
     again = reached * whole.layers, reached * trained.layers
     copies = moves.copy_in("layers copied to the GPU in forward", others, others_trained)
     copies_again = moves.copy_in("layers copied to the GPU again in backward", *again)
+    packs = packed(f, "layers in forward", others, others_trained)
+    packs_again = packed(f, "layers again in backward", *again)
     layers = float(f.workload.model.layer_count)
     gathered = moves.gather("layers gathered in forward", others, layers - 1)
     gathered_again = moves.gather("layers gathered again in backward", again[0], reached * layers)
     reduced = moves.reduce("gradients of the layers", trained.layers, reached * layers)
-    down = moves.copy_out("gradients of the layers to the host", trained.layers, alone)
+    sums = summed(f, "gradients of the layers divided, cast and added", trained.layers)
+    down = moves.copy_out("gradients of the layers to the host", trained.layers, 1 - f.accumulating)
     work, share, launched = gpu_work(f), forward_share(f), launches_by_sweep(f)
-    forward, backward = scaled(work, share), scaled(work, 1 - share)
+    forward = [unpacked(f, "layers copied out of what was gathered", others), *scaled(work, share)]
+    backward = [
+        unpacked(f, "layers copied out again in backward", again[0]),
+        *scaled(work, 1 - share),
+        joined(f, "gradients of the layers copied into what is reduced", trained.layers),
+    ]
+    beside = (packs, packs_again, sums)
     chains = (
         [*forward, *backward],
-        [*copies, *copies_again, *gathered_again],
+        # What passes through the GPU's memory takes turns there, whatever stream it is on.
+        [each for each in (*forward, *backward, *beside) if each.resource == f"{f.gpu}.read"],
+        [*copies, packs, *copies_again, packs_again, *gathered_again],
         [*gathered, *gathered_again, *reduced],
-        [*reduced, *down],
+        [*reduced, sums, *down],
     )
-    waiting = [*_added(f, moves)]
     return Segment(
         "micro-step",
         f.plan.accumulation_steps,
-        (*((*before, *chain, *after, *waiting) for chain in chains), launched, (launched[0], *backward)),
+        (*((*before, *chain, *after) for chain in chains), launched, (launched[0], *backward)),
     )
 
 
@@ -174,6 +201,7 @@ def _optimizer_step(f: Facts) -> Segment:
     pace = (f.update + f.scaled) / ADAM_BYTES
     updated = pace * f.offloaded * f.trained_groups.all / f.plan.dp_degree * f.ranks
     demands = (
+        clipped(f),
         Demand("GPU optimizer", f"{f.gpu}.read", on_gpu),
         *_on_the_host(f),
         Demand("CPU optimizer", "cpu_optimizer", updated),
