@@ -199,6 +199,21 @@ ARGUMENTS = (
 )
 
 
+def defaults(names):
+    """Defaults of the Trainer's arguments; those that it does not have are left out."""
+    from transformers import TrainingArguments
+
+    has = TrainingArguments.__dataclass_fields__
+    return {name: getattr(has[name].default, "value", has[name].default) for name in names if name in has}
+
+
+def optimizers():
+    """Names that the Trainer's `optim` takes."""
+    from transformers.training_args import OptimizerNames
+
+    return [each.value for each in OptimizerNames]
+
+
 def accelerate(config, plugin, precision, ranks, hidden_size, batch_size, steps):
     """The config that accelerate hands to DeepSpeed for a script with a data loader of its own."""
     from accelerate.utils import DeepSpeedPlugin, DummyOptim, DummyScheduler

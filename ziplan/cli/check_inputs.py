@@ -158,7 +158,8 @@ def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
     )
     reading = _seen_from_here(opened, read_config(opened, question))
     _as_started(opened._replace(nodes=reading.nodes or opened.nodes), launch, reading.ranks, first)
-    training = {**request.training, **_over(stated_training(reading), stated, launch)}
+    family = first.workload.model.family
+    training = {**request.training, **_over(stated_training(reading, family), stated, launch)}
     mode = training.get("activation_checkpointing", stated.activation_checkpointing)
     if mode == "auto" and launch is not None and launch.recomputes:
         training["activation_checkpointing"] = "full"

@@ -21,6 +21,13 @@ OF_LIGER = frozenset(
 )
 """Families that Liger 0.8 has kernels for (`MODEL_TYPE_TO_APPLY_LIGER_FN`); it leaves others as they are."""
 
+LIGER_LEAVES_OUT = {
+    "glm4": ("rope",),
+    "gpt_oss": ("swiglu",),
+    "granite": ("fused_linear_cross_entropy",),
+}
+"""What of a family Liger 0.8 has no kernel for (`monkey_patch.py`: off by default, or NotImplementedError)."""
+
 OF_THEIR_OWN = ("bloom", "falcon", "gpt_neo", "mpt")
 """Families whose attention looks into no table of functions, so that nothing can be put around it there."""
 

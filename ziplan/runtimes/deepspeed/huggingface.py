@@ -8,7 +8,7 @@ from typing import Any
 from ziplan.plan import Checkpointing
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import REENTRANT
-from ziplan.runtimes.shared.said import has_liger
+from ziplan.runtimes.shared.said import has_fused_loss, has_liger
 from ziplan.workload.training import Workload
 
 LAYERS = ("rope", "rms_norm", "layer_norm", "swiglu", "geglu")
@@ -29,10 +29,8 @@ def by_liger(workload: Workload) -> tuple[str, str]:
     """How the Trainer asks for fused kernels and for a fused loss; empty where Liger lacks the family."""
     if not has_liger(workload):
         return "", ""
-    return (
-        "by use_liger_kernel of trainer_args.json",
-        "by Liger's fused_linear_cross_entropy, which holds fewer logits at a time",
-    )
+    loss = "by Liger's fused_linear_cross_entropy, which holds fewer logits at a time"
+    return "by use_liger_kernel of trainer_args.json", loss if has_fused_loss(workload) else ""
 
 
 def trainer_arguments(facts: Facts, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +64,7 @@ def _kernels(workload: Workload) -> dict[str, Any]:
     """
     training = workload.training
     arguments: dict[str, Any] = {"torch_compile": True} if training.kernels == "compiled" else {}
-    fused, loss = training.kernels == "fused", training.loss == "fused"
+    fused, loss = training.kernels == "fused", training.loss == "fused" and has_fused_loss(workload)
     if has_liger(workload) and (fused or loss):
         arguments["use_liger_kernel"] = True
         arguments["liger_kernel_config"] = {

@@ -6,7 +6,7 @@ lines of comment.
 
 from __future__ import annotations
 
-from ziplan.workload.kernels import EAGER_ALONE, EAGER_UNLESS_ASKED, OF_LIGER
+from ziplan.workload.kernels import EAGER_ALONE, EAGER_UNLESS_ASKED, LIGER_LEAVES_OUT, OF_LIGER
 from ziplan.workload.training import Training, Workload
 
 ALLOCATOR = "PYTORCH_ALLOC_CONF"
@@ -48,6 +48,13 @@ def dynamo_config(training: Training) -> list[str]:
 def has_liger(workload: Workload) -> bool:
     """Whether Liger has kernels for the model's family, which transformers can ask it for."""
     return workload.model.family in OF_LIGER
+
+
+def has_fused_loss(workload: Workload) -> bool:
+    """Whether Liger has a loss for it that is taken of the head and the logits together."""
+    return has_liger(workload) and "fused_linear_cross_entropy" not in LIGER_LEAVES_OUT.get(
+        workload.model.family, ()
+    )
 
 
 def lines_of_train_py(workload: Workload, compiled: str, fused: str = "", loss: str = "") -> list[str]:

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, cast
 
 from ziplan.files import Document
 from ziplan.runtimes.deepspeed.reading import kinds
@@ -42,7 +43,19 @@ class TrainerArguments:
     fp16: bool = False
     bf16_full_eval: bool = False
     fp16_full_eval: bool = False
+    activation_checkpointing: bool | None = None
+    activation_checkpointing_kwargs: dict[str, Any] | str | None = None
     gradient_checkpointing: bool | None = None
+    gradient_checkpointing_kwargs: dict[str, Any] | str | None = None
+    torch_compile: bool = False
+    torch_compile_backend: str | None = None
+    torch_compile_mode: str | None = None
+    use_liger_kernel: bool = False
+    liger_kernel_config: dict[str, Any] | None = None
+    tf32: bool | None = None
+    torch_empty_cache_steps: int | None = None
+    label_smoothing_factor: float = 0.0
+    full_determinism: bool = False
     max_steps: int = -1
     warmup_steps: float = 0
     save_on_each_node: bool = False
@@ -52,10 +65,25 @@ class TrainerArguments:
     deepspeed: str | dict[str, Any] | None = None
     known: frozenset[str] | None = None
     """Names of the arguments that are known, where there is no file of them; None where all are."""
+    stated: frozenset[str] = frozenset()
+    """Names of those that a file states."""
 
     def knows(self, *names: str) -> bool:
         """Whether all these arguments are known."""
         return self.known is None or self.known.issuperset(names)
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether layers are recomputed; the older name of the argument counts where the newer is not."""
+        newer = self.activation_checkpointing
+        return bool(self.gradient_checkpointing if newer is None else newer)
+
+    @property
+    def checkpointing_kwargs(self) -> Mapping[str, Any]:
+        """How they are, under either name."""
+        newer = self.activation_checkpointing_kwargs
+        kwargs = self.gradient_checkpointing_kwargs if newer is None else newer
+        return kwargs if isinstance(kwargs, dict) else {}
 
     @property
     def training_steps(self) -> int | None:
@@ -72,21 +100,35 @@ class TrainerArguments:
         return max(1, math.ceil(self.training_steps * self.warmup_steps))
 
 
+def _mapping_or_json(value: Any) -> dict[str, Any]:
+    """A mapping, or one as JSON in a text, as a command line has it."""
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise WrongValueError(f"{kinds.written(value)} is not JSON") from None
+    return cast("dict[str, Any]", kinds.MAPPING.take(value))
+
+
 _KINDS: Mapping[str, Kind] = {
     "int": kinds.INT,
     "float": kinds.FLOAT,
     "bool": kinds.BOOL,
     "bool | None": kinds.optional(kinds.BOOL),
     "str": kinds.TEXT,
+    "int | None": kinds.optional(kinds.INT),
+    "str | None": kinds.optional(kinds.TEXT),
+    "dict[str, Any] | None": kinds.optional(kinds.MAPPING),
+    "dict[str, Any] | str | None": kinds.optional(Kind("a mapping", _mapping_or_json)),
 }
-ARGUMENTS = tuple(field.name for field in fields(TrainerArguments) if field.name != "known")
+ARGUMENTS = tuple(field.name for field in fields(TrainerArguments) if field.name not in ("known", "stated"))
 
 
 def trainer_arguments(document: Document, notes: Notes) -> TrainerArguments:
     """The arguments that a file states; others are the script's own, and are not looked at."""
     given: dict[str, Any] = {}
     for field in fields(TrainerArguments):
-        if field.name not in document.data or field.name == "known":
+        if field.name not in ARGUMENTS or field.name not in document.data:
             continue
         value = document.data[field.name]
         kind = _KINDS.get(str(field.type))
@@ -94,7 +136,7 @@ def trainer_arguments(document: Document, notes: Notes) -> TrainerArguments:
             given[field.name] = kind.take(value) if kind else value
         except WrongValueError as error:
             notes.add("rejected", (field.name,), f"{field.name}: {error}")
-    return TrainerArguments(**given)
+    return TrainerArguments(**given, stated=frozenset(given))
 
 
 def fill_from_arguments(filler: Filler, arguments: TrainerArguments, ranks: int) -> None:

@@ -77,6 +77,8 @@ class Reading:
     """What the DeepSpeed config stands in: a file that `file` names, or that one itself."""
     within: Keys = ()
     """Where in the document it is."""
+    outer: Document | None = None
+    """What the Trainer's arguments stand in."""
     nodes: int | None = None
     """Nodes that accelerate starts its ranks on, where a config or a command line says so."""
 
@@ -171,7 +173,9 @@ def _arguments(opened: Opened, question: Question) -> Reading:
         return _launched(opened, question)
     arguments = trainer_arguments(document, outer)
     ranks = _ranks(opened, question, outer, ())
-    reading = Reading(opened.form, "huggingface", document.name, ranks, (), {}, arguments=arguments)
+    reading = Reading(
+        opened.form, "huggingface", document.name, ranks, (), {}, arguments=arguments, outer=document
+    )
     remarks: list[Remark] = []
     inside: Mapping[str, Any]
     if isinstance(arguments.deepspeed, dict):

@@ -9,8 +9,15 @@ from typing import Any, NamedTuple
 
 from ziplan.hardware.cluster import Cluster
 from ziplan.plan import Checkpointing, Placement, Plan
+from ziplan.runtimes.deepspeed.reading.computed import (
+    OfConfig,
+    kernels_and_loss,
+    optimizer_of,
+    remarks_on,
+)
+from ziplan.runtimes.deepspeed.reading.huggingface import TrainerArguments
 from ziplan.runtimes.deepspeed.reading.read import Reading
-from ziplan.runtimes.deepspeed.reading.remarks import Remark, RemarkKind
+from ziplan.runtimes.deepspeed.reading.remarks import Notes, Remark, RemarkKind
 from ziplan.runtimes.deepspeed.reading.settings import Settings
 from ziplan.runtimes.deepspeed.reading.unplanned import OPTIMIZERS
 from ziplan.runtimes.deepspeed.shards import sub_groups
@@ -32,8 +39,8 @@ class Settled(NamedTuple):
     remarks: tuple[Remark, ...] = ()
 
 
-def stated_training(reading: Reading) -> dict[str, Any]:
-    """What the config says of training, under the names of model.yaml's `training:`."""
+def stated_training(reading: Reading, family: str = "") -> dict[str, Any]:
+    """What the config says of training of a family's model, under the names of model.yaml's `training:`."""
     settings = reading.settings
     if settings is None:
         return {}
@@ -50,10 +57,28 @@ def stated_training(reading: Reading) -> dict[str, Any]:
     if (zero_init := _zero_init(reading, settings)) is not None:
         training["loading"] = {"zero_init": zero_init}
     if reading.arguments is not None:
-        recomputes = bool(reading.arguments.gradient_checkpointing)
-        training["activation_checkpointing"] = "full" if recomputes else "none"
-        training["data_workers"] = reading.arguments.dataloader_num_workers
+        training |= _of_arguments(reading.arguments, settings, family)
     return training
+
+
+def _of_arguments(arguments: TrainerArguments, settings: Settings, family: str) -> dict[str, Any]:
+    """What the Trainer's arguments say of training."""
+    said: dict[str, Any] = {
+        "activation_checkpointing": "full" if arguments.recomputes else "none",
+        "data_workers": arguments.dataloader_num_workers,
+        **kernels_and_loss(arguments, family),
+    }
+    of_config = _of_config(settings)
+    if "optim" in arguments.stated and not of_config.names_optimizer:
+        made = optimizer_of(arguments, of_config.offloaded)
+        said |= {"optimizer": made} if made else {}
+    return said
+
+
+def _of_config(settings: Settings) -> OfConfig:
+    name = settings.optimizer.name
+    offloaded = settings.stage > 0 and settings.offload_optimizer.device != "none"
+    return OfConfig(settings.stage, name is not None, OPTIMIZERS.get((name or "").lower()), offloaded)
 
 
 def _optimizer(settings: Settings) -> dict[str, Any]:
@@ -93,7 +118,8 @@ def settled_plan(reading: Reading, cluster: Cluster, workload: Workload) -> Sett
         return Settled(None)
     if lacking := _lacking(settings, cluster):
         return Settled(None, (_remark(reading, "unknown", lacking, "name a machine that has it"),))
-    checkpointing, remarks = _checkpointing(reading, workload)
+    checkpointing, unknown = _checkpointing(reading, workload)
+    remarks = (*unknown, *_on_arguments(reading, settings, workload))
     optimizer = _optimizer_homes(reading, settings, cluster, workload)
     plan = Plan(
         dp_degree=float(reading.ranks),
@@ -189,14 +215,24 @@ def _optimizer_homes(
 def _checkpointing(reading: Reading, workload: Workload) -> tuple[float, tuple[Remark, ...]]:
     """How much is recomputed: the Trainer's arguments say, else the training settings do."""
     if reading.arguments is not None:
-        recomputes = bool(reading.arguments.gradient_checkpointing)
-        return Checkpointing.FULL if recomputes else Checkpointing.NONE, ()
+        return Checkpointing.FULL if reading.arguments.recomputes else Checkpointing.NONE, ()
     stated = workload.training.activation_checkpointing
     if stated != "auto":
         return Checkpointing.named(stated), ()
     message = "whether layers are recomputed is the script's to say, and not in the config: taken as no"
     remark = _remark(reading, "unknown", message, "say training.activation_checkpointing")
     return Checkpointing.NONE, (remark,)
+
+
+def _on_arguments(reading: Reading, settings: Settings, workload: Workload) -> tuple[Remark, ...]:
+    """What is said of the Trainer's arguments, where their file has them."""
+    if reading.arguments is None or reading.outer is None:
+        return ()
+    notes = Notes(reading.outer)
+    said = remarks_on(reading.arguments, workload.model.family, _of_config(settings))
+    for kind, name, message, fix in said:
+        notes.add(kind, (name,), message, fix, "start" if kind == "rejected" else "config")
+    return tuple(notes.remarks)
 
 
 def _checkpoint_homes(reading: Reading, cluster: Cluster, checkpointing: float) -> Mapping[str, float]:
