@@ -63,10 +63,15 @@ def test_a_step_flattens_casts_measures_scales_and_casts_back(version, checked):
     assert beside_the_update(facts(0, version)) == 6 + 12 + checked + 8 + 6
 
 
-def test_pytorch_alone_has_none_of_it():
+def test_pytorch_alone_has_ddps_buckets_and_clips_what_it_steps():
+    """Of bf16: 4 B into a bucket and 4 B out of it, once a step; 2 B measured and 4 B scaled."""
     f = facts(1, "PyTorch", steps=4.0)
-    assert (swept_once(f, 1.0).amount, beside_the_update(f)) == (0, 0)
+    assert (swept_once(f, 1.0).amount, beside_the_update(f)) == (8 * P, 6)
     assert swept_each_time(f).amount == pytest.approx(0.75 * 6 * P)
+    alone = replace(f, plan=replace(f.plan, dp_degree=1.0))
+    assert swept_once(alone, 1.0).amount == 0
+    settings = WORK.training.model_copy(update={"gradient_clipping": False})
+    assert beside_the_update(replace(f, workload=replace(WORK, training=settings))) == 0
 
 
 def test_what_the_host_updates_is_measured_and_cast_on_the_gpu():

@@ -165,7 +165,8 @@ def joined_copy_bytes(
 
 @law(
     "DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py:reduce_independent_p_g_buckets_and_remove_grads and "
-    "average_tensor; stage3.py:__add_grad_to_ipg_bucket; runtime/engine.py:allreduce_bucket"
+    "average_tensor; stage3.py:__add_grad_to_ipg_bucket; runtime/engine.py:allreduce_bucket; "
+    "torch 2.13 csrc/distributed/c10d/reducer.cpp"
 )
 def swept_gradient_bytes(params: Params, grad_bytes_per_param: BytesPerParam, access_count: Count) -> Bytes:
     """Bytes through the GPU's memory of passes over gradients that are no product's and no update's."""

@@ -21,6 +21,13 @@ IN_A_BUCKET = 2.0
 """Passes of stages 1 to 3: into the bucket and averaged there (`stage_1_and_2.py:average_tensor`,
 `coalesced_collectives.py:reduce_scatter_coalesced`)."""
 
+IN_PYTORCH = 2.0
+"""Passes of `DistributedDataParallel`: divided into a bucket, and copied back from what was summed
+(`reducer.cpp:mark_variable_ready_dense`, `finalize_bucket_dense`)."""
+
+CLIPPED_IN_PYTORCH = 3.0
+"""Accesses of a gradient that `clip_grad_norm_` measures, reads and writes."""
+
 ADDED = 3.0
 """Accesses of a gradient that is added to an earlier one: both are read, the sum is written."""
 
@@ -47,7 +54,8 @@ def swept_once(f: Facts, share: float) -> Demand:
 
 def _reduced(f: Facts, share: float) -> float:
     """Bytes of gradients on their way through the buckets, and of a rank's own out of them."""
-    return f.traits.passes_gradients * (_whole(f, share) + _own(f, share))
+    engine = f.traits.passes_gradients
+    return engine * (_whole(f, share) + _own(f, share)) + (1 - engine) * _replicated(f, share)
 
 
 def _whole(f: Facts, share: float) -> float:
@@ -59,6 +67,17 @@ def _whole(f: Facts, share: float) -> float:
         params=f.trained,
         grad_bytes_per_param=f.element,
         access_count=READ_AND_WRITTEN * passes * share,
+    )
+
+
+def _replicated(f: Facts, share: float) -> float:
+    """The same of PyTorch's `DistributedDataParallel`, which one rank does without."""
+    return f.derivation.apply(
+        laws.swept_gradient_bytes,
+        "gradients through the buckets of DistributedDataParallel",
+        params=f.trained,
+        grad_bytes_per_param=f.element,
+        access_count=READ_AND_WRITTEN * IN_PYTORCH * where(f.plan.dp_degree > 1, share, 0.0),
     )
 
 
@@ -129,7 +148,14 @@ def beside_the_update(f: Facts) -> float:
     # Stage 0 flattens in the optimizer's precision, and takes the norm of that as it is.
     whole = _cast(f) + (READ_AND_WRITTEN + 1) * f.master + _checked(f) + f.scaled + cast_back
     copies = where(f.gpu_master > 0, 1.0, 0.0)
-    return f.traits.passes_gradients * copies * where(stage >= 1, part, whole)
+    engine = f.traits.passes_gradients
+    return engine * copies * where(stage >= 1, part, whole) + (1 - engine) * _clipped(f)
+
+
+def _clipped(f: Facts) -> float:
+    """Bytes per parameter that clipping moves, of fp16 unscaling too, where PyTorch steps what computes."""
+    unscaled = READ_AND_WRITTEN if f.workload.precision == "fp16" else 0.0
+    return f.clipped * f.element * (CLIPPED_IN_PYTORCH + unscaled)
 
 
 def _cast(f: Facts) -> float:

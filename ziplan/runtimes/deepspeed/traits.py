@@ -272,7 +272,7 @@ class Traits(NamedTuple):
     masks_for_overflow: float
     """Masks of such elements are made for that."""
     passes_gradients: float
-    """Gradients go through buckets, and the optimizer's precision is cast to and from (not in PyTorch's)."""
+    """Gradients go through DeepSpeed's buckets, and the optimizer's precision is cast to and from."""
     always_accumulates: float
     """Stage 3 has a buffer of gradients off the GPU even where none are accumulated."""
     accumulates_once_more: float
