@@ -66,6 +66,17 @@ def test_explained_answers_show_every_tier_and_phase(capsys):
         assert f"\n{word}" in said
 
 
+def test_the_rate_of_gpu_memory_is_told_with_its_share_of_the_data_sheets(capsys):
+    """Wherever its seconds are: in the text, in JSON, and of the played step."""
+    said = " ".join(ziplan(capsys, *FIT, "--explain").out.split())
+    assert "tiers.hbm.read_bandwidth = 1.774 TB/s (1.733 TB/s to 1.815 TB/s), assumed: 0.87 of" in said
+    for command in ("fit", "simulate"):
+        document = json.loads(ziplan(capsys, command, *FIT[1:], "--json").out)
+        found = [each for each in document["assumptions"] if each["kind"] == "assumed"]
+        (memory,) = (each for each in found if each["name"] == "tiers.hbm.read_bandwidth")
+        assert memory["value"] == pytest.approx(0.87 * 2.039e12)
+
+
 def test_limits_and_init_work_together(capsys, tmp_path):
     assert ziplan(capsys, "init", tmp_path).code == 0
     files = (tmp_path / "model.yaml", tmp_path / "cluster.yaml")

@@ -156,6 +156,19 @@ def test_memory_of_a_data_sheet_is_not_reached_whole():
     assert rates(sheet).of("dram.read") == rates(stated).of("dram.read"), "of the GPU alone"
 
 
+def test_the_share_of_a_data_sheets_memory_bandwidth_is_said():
+    name = "tiers.hbm.read_bandwidth"
+    sheet = rates(load_cluster("dgx-a100-80g"))
+    stated = rates(load_cluster("dgx-a100-80g", [(name, "2 TB/s")]))
+    assert sheet.of("hbm.read")
+    assert stated.of("hbm.read")
+    assert name not in {each.name for each in stated.said()}
+    (said,) = (each for each in sheet.said() if each.name == name)
+    assert said.value == sheet.of("hbm.read")
+    assert (said.low, said.high) == pytest.approx((0.85 * 2.039e12, 0.89 * 2.039e12))
+    assert said.source.startswith("0.87 of the data sheet's 2.039 TB/s, ")
+
+
 def test_products_run_at_rates_of_their_own_that_follow_the_sustained_one():
     found = rates(cluster())
     assert found.of("gpu_matrix") == pytest.approx(106.95e12)

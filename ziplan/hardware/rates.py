@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.node import Node
-from ziplan.units import Precision
+from ziplan.units import Precision, show
 
 ACHIEVABLE_SHARE = (0.64, 0.40, 0.75)
 """Share of the peak rate that training reaches, as far as a matrix product alone does: (value, low, high)."""
@@ -67,14 +67,18 @@ kernels that read, update in place and do both lie within 15 % by bytes fetched
 (https://github.com/RRZE-HPC/kerncraft, examples/machine-files, MEM).
 """
 
-STREAMED = 0.87
-"""Share of a data sheet's memory bandwidth that a kernel reaches which reads and writes as much.
+STREAMED = (0.87, 0.85, 0.89)
+"""Share of a data sheet's memory bandwidth that a kernel reaches which reads and writes as much: (value, low,
+high).
 
 The mean of 1,381 GB/s on an A100 of 40 GB (1,555 on its sheet), 1,732 on one of 80 (2,039), 803 on a V100
 (900), 1,704 on an H100 PCIe (2,000) and 770 on an L40 (864): the column `scale` at full occupancy in
 https://github.com/te42kyfo/gpu-benches, gpu-stream and cuda-stream. A GH200 of 4 TB/s copied at 2.98 and
 added at 3.30 (https://github.com/UoB-HPC/BabelStream/issues/194). What was measured or stated stays as it is.
+Low and high are the least and the most of the five.
 """
+
+STREAMED_SOURCE = "as an A100, a V100, an H100 and an L40 stream (https://github.com/te42kyfo/gpu-benches)"
 
 UNLIMITED = float("inf")
 
@@ -202,8 +206,12 @@ def tier_rate(cluster: Cluster, name: str, direction: str) -> Rate:
     """B/s that a tier's own medium is read or written at, for its whole scope (all drives of a node)."""
     tier = cluster.node.tiers[name]
     stated = tier.read_bandwidth if direction == "read" else tier.write_bandwidth
+    if stated is not None and _of_a_sheet(cluster, name, direction):
+        rate, low, high = (share * stated for share in STREAMED)
+        source = f"{STREAMED[0]} of the data sheet's {show(stated, 'B/s')}, {STREAMED_SOURCE}"
+        return taken(f"tiers.{name}.{direction}_bandwidth", rate, "B/s", source, low, high)
     if stated is not None:
-        return Rate(stated * (STREAMED if _of_a_sheet(cluster, name, direction) else 1.0))
+        return Rate(stated)
     if tier.medium == "dram":
         # What crosses a link is no faster than the link.
         return Rate(tier.read_bandwidth if tier.read_bandwidth is not None else UNLIMITED)

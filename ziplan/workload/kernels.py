@@ -26,7 +26,7 @@ LIGER_LEAVES_OUT = {
     "gpt_oss": ("swiglu",),
     "granite": ("fused_linear_cross_entropy",),
 }
-"""What of a family Liger 0.8 has no kernel for (`monkey_patch.py`: off by default, or NotImplementedError)."""
+"""What of a family Liger 0.8 has no kernel for (`monkey_patch.py`: off, or NotImplementedError)."""
 
 OF_THEIR_OWN = ("bloom", "falcon", "gpt_neo", "mpt")
 """Families whose attention looks into no table of functions, so that nothing can be put around it there."""
