@@ -9,6 +9,8 @@ from simulate.two import events, machine, plan, products_alone, work
 
 from ziplan.plan import Checkpointing
 from ziplan.runtimes import RUNTIMES
+from ziplan.runtimes.deepspeed.facts import Facts
+from ziplan.runtimes.deepspeed.knobs import knobs
 from ziplan.simulate.engine import Stuck
 from ziplan.simulate.links import Machine
 from ziplan.simulate.step import simulate
@@ -220,20 +222,34 @@ def test_deepspeed_writes_one_sub_group_at_a_time():
         assert before[1] <= after[0]
 
 
-def test_deepspeed_leaves_no_more_than_three_buckets_to_be_reduced():
-    """A layer a bucket, all-reduced in 2 x 150 s where backward takes 12: the GPU waits for its turn.
-
-    Bucket n is reduced when layer n + 1's gradients are there, and then the thread waits for bucket
-    n - 3: so the compute after the next does, from the sixth on.
-    """
+def reduced_slowly(stage):
+    """A layer a bucket on a slow fabric: when backward begins with each layer, when buckets are reduced."""
     slow = with_link(products_alone(), "fabric", 0.02)
-    chosen = plan(activation_checkpointing=NONE, zero_stage=2.0)
+    chosen = plan(activation_checkpointing=NONE, zero_stage=stage)
     simulation = simulate(slow, work(9, 12_000), RUNTIMES["deepspeed"], chosen)
     ends = [end for _, end, _, name in events(simulation, "last micro-step", "gather") if "bucket" in name]
     gpu = events(simulation, "last micro-step", "gpu_matrix")
-    begins = [begin for begin, _, _, name in gpu if name.endswith("backward")]
-    assert [b - begins[0] for b in begins[:5]] == [0.0, 12.0, 24.0, 36.0, 48.0]
-    assert begins[5:] == ends[:4] == [9 * 6 + 2 * 12 + 300.0 * (n + 1) for n in range(4)]
+    return [begin for begin, _, _, name in gpu if name.endswith("backward")], ends
+
+
+def test_stage_2_leaves_one_bucket_to_be_reduced():
+    """All-reduced in 2 x 150 s where backward takes 12.
+
+    Bucket n is reduced when layer n + 1's gradients are there, and backward waits for bucket n - 1 first
+    (`average_tensor`): so the compute after the next does, from the fourth on.
+    """
+    begins, ends = reduced_slowly(2.0)
+    assert [b - begins[0] for b in begins[:3]] == [0.0, 12.0, 24.0]
+    assert begins[3:] == ends[:6] == [9 * 6 + 2 * 12 + 300.0 * (n + 1) for n in range(6)]
+
+
+def test_stage_3_leaves_no_more_than_three_buckets_to_be_reduced(monkeypatch):
+    """The thread waits for bucket n - 3 (`max_param_reduce_events`); here nothing has to be gathered."""
+    kept = knobs(work(9, 12_000).model, plan(), None)._replace(persistence=1e9)
+    monkeypatch.setattr(Facts, "knobs", kept)
+    begins, ends = reduced_slowly(3.0)
+    assert [b - begins[0] for b in begins[:5]] == pytest.approx([0, 12, 24, 36, 48])
+    assert begins[5:] == pytest.approx(ends[:4])
 
 
 def test_fsdp_gathers_a_group_when_the_one_two_before_it_begins():

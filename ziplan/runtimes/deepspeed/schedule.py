@@ -19,6 +19,7 @@ from ziplan.runtimes.deepspeed.gradients import REDUCE
 from ziplan.runtimes.deepspeed.hooks import HOOKS
 from ziplan.runtimes.deepspeed.shards import shards
 from ziplan.runtimes.deepspeed.stops import Fetch, Stop, Trace, trace
+from ziplan.runtimes.deepspeed.swept import on_the_reducing_stream
 from ziplan.runtimes.deepspeed.traffic import parts_of
 from ziplan.runtimes.deepspeed.turns import between_nodes
 from ziplan.runtimes.deepspeed.update import OPTIMIZER_BUFFERS, update
@@ -224,7 +225,7 @@ class _Written:
             return
         share, name = sum(self.bucket) / self.gradients, f"bucket {len(self.reduced)}"
         self._swept(name, share)
-        self._reduced(name, self.parts, REDUCE, share)
+        summed = self._reduced(name, self.parts, REDUCE, share)
         self._copied(name, self.parts, share)
         if self.boundary is not None and self.f.reduces_in_backward:
             self._reduced(name, self.boundary, REDUCE, share)
@@ -237,18 +238,23 @@ class _Written:
                 amount = self.boundary.of("gradient write", resource, written / self.written)
                 self.works.add(name, "gradient write", resource, amount, last, line="gradients to NVMe")
         self.reduced += self.works.last("reduce")
-        left = self.reduced if self.in_turn else self.reduced[: -REDUCES_UNDER_WAY - 1]
-        self.waits += left[-1:]
+        self.waits += summed if self.in_turn else self.reduced[: -REDUCES_UNDER_WAY - 1][-1:]
         self.bucket = []
 
     def _swept(self, name: str, share: float) -> None:
-        """Passes over a bucket's gradients, in turn with what the GPU computes and before the reduction."""
+        """Passes over a bucket's gradients, in turn with what the GPU computes and before the reduction.
+
+        Below stage 3 backward waits for the bucket before (`stage_1_and_2.py:average_tensor`).
+        """
         memory, boundary = f"{self.f.gpu}.read", self.boundary if self.f.reduces_in_backward else None
+        beside, below = on_the_reducing_stream(self.f), self.f.plan.zero_stage < 3
         for parts in (self.parts, boundary):
             amount = parts.of(GRADIENT_PASSES, memory, share) if parts is not None else 0.0
-            if amount:
-                self.before = self.works.add(name, GRADIENT_PASSES, memory, amount, (self.before,))
-                self.ready = self.before
+            for part, behind in ((1 - beside, ()), (beside, self.works.last("reduce") if below else ())):
+                if amount * part:
+                    after = (self.before, *behind)
+                    self.before = self.works.add(name, GRADIENT_PASSES, memory, amount * part, after)
+                    self.ready = self.before
 
     def _reduced(self, name: str, parts: Parts, term: str, share: float) -> tuple[int, ...]:
         """A piece of work on the stream that reduces, where there is any."""

@@ -52,6 +52,16 @@ def swept_once(f: Facts, share: float) -> Demand:
     return Demand(GRADIENT_PASSES, f"{f.gpu}.read", _reduced(f, once) + _for_the_host(f, share))
 
 
+def on_the_reducing_stream(f: Facts) -> float:
+    """Share of the passes beside backward that take turns with what is reduced, and do not run beside it.
+
+    Below stage 3 gradients are moved into the bucket on backward's stream
+    (`stage_1_and_2.py:reduce_independent_p_g_buckets_and_remove_grads`); they are averaged, flattened and
+    moved out of it on the one that reduces (`average_tensor`, `reduce_ipg_grads`).
+    """
+    return where(f.plan.zero_stage >= 3, 1.0, 1 - 1 / (IN_A_BUCKET + _reduces_flat(f)))
+
+
 def _reduced(f: Facts, share: float) -> float:
     """Bytes of gradients on their way through the buckets, and of a rank's own out of them."""
     engine = f.traits.passes_gradients

@@ -38,7 +38,7 @@ from ziplan.runtimes.deepspeed.host_link import crossing
 from ziplan.runtimes.deepspeed.overflow import overflow_check
 from ziplan.runtimes.deepspeed.returned import copies_back, memory_of_casts, memory_of_operators
 from ziplan.runtimes.deepspeed.shards import swapped_in
-from ziplan.runtimes.deepspeed.swept import beside_the_update, swept_each_time
+from ziplan.runtimes.deepspeed.swept import beside_the_update, on_the_reducing_stream, swept_each_time
 from ziplan.runtimes.deepspeed.traits import NEWEST, Traits
 from ziplan.runtimes.deepspeed.turns import between_nodes, kept_gathers
 from ziplan.runtimes.runtime import COLLECTIVE, Demand, Segment, scaled
@@ -67,6 +67,10 @@ def program(
     return (*_micro_steps(plan, step), step.boundary, step.optimizer, step.afterwards)
 
 
+DOWN = (terms.GRADIENTS_DOWN, terms.TO_THE_OPTIMIZER)
+"""Copies to the host, on another stream than those of parameters to the GPU (`stage3.py:partition_grads`)."""
+
+
 class MicroStep(NamedTuple):
     """What a micro-step is made of: what the GPU does, what it waits for, what runs beside it.
 
@@ -88,13 +92,15 @@ class MicroStep(NamedTuple):
 class StepParts(NamedTuple):
     """What a step is made of, by when it is due; `at_the_last` comes beside the last backward.
 
-    `launched` is what of the Python thread's way comes before backward.
+    `launched` is what of the Python thread's way comes before backward; `swept_in_turn` is what of the
+    last passes the stream that reduces makes itself.
     """
 
     each: MicroStep
     launched: tuple[Demand, ...]
     python: tuple[Demand, ...]
     at_the_last: LastGradients
+    swept_in_turn: tuple[Demand, ...]
     boundary: Segment
     optimizer: Segment
     afterwards: Segment
@@ -108,11 +114,14 @@ class StepParts(NamedTuple):
 def parts_of(f: Facts) -> StepParts:
     """The parts of a step."""
     (launched, *others), (hooked, later), due = launches_by_sweep(f), hooks_by_sweep(f), order(f)
+    last, in_turn = last_gradients(f, due), on_the_reducing_stream(f)
+    swept_beside, swept_in_turn = (tuple(scaled(last.swept, each)) for each in (1 - in_turn, in_turn))
     return StepParts(
         _in_a_micro_step(f, due),
         (hooked, launched),
         (hooked, launched, later, *others),
-        last_gradients(f, due),
+        last._replace(swept=(*swept_beside, *swept_in_turn)),
+        swept_in_turn,
         boundary(f),
         _optimizer_step(f),
         _afterwards(f),
@@ -122,23 +131,26 @@ def parts_of(f: Facts) -> StepParts:
 def _micro_steps(plan: Plan, step: StepParts) -> tuple[Segment, ...]:
     """All micro-steps but the last, and the last one."""
     before = _micro_step(plan.accumulation_steps - 1, step)
-    return (before, _micro_step(1.0, step, step.at_the_last))
+    return (before, _micro_step(1.0, step, step.at_the_last, step.swept_in_turn))
 
 
-def _micro_step(repeats: float, step: StepParts, last: LastGradients = NOTHING_MORE) -> Segment:
+def _micro_step(
+    repeats: float, step: StepParts, last: LastGradients = NOTHING_MORE, in_turn: tuple[Demand, ...] = ()
+) -> Segment:
     """What follows what: backward comes when forward is computed, and launched; gradients come with backward.
 
-    They take turns with what is fetched, which comes with forward too.
+    They take turns with what is fetched, which comes with forward too, but for copies to the host: a link
+    carries those beside copies from it.
     """
     each, held = step.each, last.held
     first, tail = (*each.blocked, *each.lead), (*each.tail, *last.tail)
     forward = ((*each.blocking, *each.forward), step.launched)
     computed = (*first, *each.compute, *last.swept, *held)
-    moved = (*each.reduced, *last.swept, *last.beside)
+    moved = (*each.reduced, *in_turn, *last.beside)
     chains = (
         *((*before, *after) for before in forward for after in (computed, (*first, *moved))),
         (*step.python, *held),
-        (*each.blocking, *each.blocked, *each.fetched, *moved),
+        (*each.blocking, *each.blocked, *each.fetched, *(d for d in moved if d.term not in DOWN)),
     )
     return Segment("micro-step", repeats, tuple((*chain, *tail) for chain in chains))
 
@@ -149,7 +161,8 @@ def _in_a_micro_step(f: Facts, due: Order) -> MicroStep:
     last, early, share = due.in_the_last, 1 - due.in_the_last, forward_share(f)
     in_turn, copies_wait = maximum(waits(f), between_nodes(f)), waits(f)
     # Stage 3 gathers on another stream than the one that makes them.
-    swept_below, in_stage3 = (scaled(swept, early * each) for each in (1 - f.stage3, f.stage3))
+    behind = (1 - f.stage3) * on_the_reducing_stream(f)
+    swept_beside, swept_in_turn = (scaled(swept, early * each) for each in (1 - behind, behind))
     computed, fetched = (*gpu_work(f), _unpacked(f)), _fetched(f)
     return MicroStep(
         blocking=tuple(d for demands, wait, ahead in fetched for d in scaled(demands, wait * ahead)),
@@ -160,10 +173,10 @@ def _in_a_micro_step(f: Facts, due: Order) -> MicroStep:
             *scaled(copied, early * copies_wait),
         ),
         lead=tuple(scaled(computed, (1 - share) * due.in_the_first)),
-        compute=(*scaled(computed, (1 - share) * (1 - due.in_the_first)), *swept_below, *in_stage3),
+        compute=(*scaled(computed, (1 - share) * (1 - due.in_the_first)), *swept_beside, *swept_in_turn),
         fetched=tuple(d for demands, wait, _ in fetched for d in scaled(demands, 1 - wait)),
         reduced=(
-            *swept_below,
+            *swept_in_turn,
             *scaled(reduced, early * (1 - in_turn)),
             *scaled(copied, early * (1 - copies_wait)),
         ),
@@ -176,6 +189,9 @@ def _fetched(f: Facts) -> tuple[tuple[list[Demand], float, float], ...]:
     fetched = f.played(lambda fetches, _: fetches.elements)
     missed = f.played(lambda fetches, _: fetches.on_demand)
     ahead, forward, checkpoints = _ahead(f, fetched, missed), in_forward(f), _checkpoint_copies(f)
+    # A copy is waited for by the Python thread, behind the gather that comes before it on their stream
+    # (`partition_parameters.py:_all_gather_dtype`): where that is not hidden, the copy is not.
+    ahead = ahead * (1 - between_nodes(f))
     gather = f.derivation.apply(
         laws.gathered_bytes_per_step,
         "parameters gathered in one micro-step",
@@ -189,7 +205,7 @@ def _fetched(f: Facts) -> tuple[tuple[list[Demand], float, float], ...]:
         Demand("gather", COLLECTIVE, f.stage3 * f.played(_calls)),
     ]
     return (
-        (gathers, 1 - ahead * (1 - between_nodes(f)), forward),
+        (gathers, 1 - ahead, forward),
         (_parameter_loads(f, fetched), 1 - ahead, forward),
         (checkpoints[:1], f.traits.checkpoints_wait, 1.0),
         (checkpoints[1:], f.traits.checkpoints_wait, 0.0),
