@@ -1,9 +1,10 @@
 """Train a small model with the real FSDP and count what it passes through memory by itself.
 
 A program of the nursery; a job has `model` (a Hugging Face config), `world`, of which this process is rank 0
-(the others are torch's fake process group), `steps` of accumulation, `dtype`, and `flat` for FSDP1 in FSDP2's
-place. Counted are the bytes that kernels read and write for gathers, for sums of gradients and for clipping,
-by the function that asked for them: not what layers compute, collectives, nor the update.
+(the others are torch's fake process group), `steps` of accumulation, `dtype`, `frozen` (ends of the names of
+what is not trained), and `flat` for FSDP1 in FSDP2's place. Counted are the bytes that kernels read and write
+for gathers, for sums of gradients and for clipping, by the function that asked for them: not what layers
+compute, collectives, nor the update.
 """
 
 from __future__ import annotations
@@ -116,6 +117,9 @@ def run(job):
     join({"simulated": True, "rank": 0, "world": job["world"]})
     shape = AutoConfig.for_model(**job["model"])
     model = AutoModelForCausalLM.from_config(shape, attn_implementation="sdpa", dtype=torch.float32).train()
+    for name, parameter in model.named_parameters():
+        if name.removesuffix(".weight").endswith(tuple(job["frozen"])):
+            parameter.requires_grad_(False).data = parameter.data.to(getattr(torch, job["dtype"]))
     model, clip = sharded(job, model)
     batches = torch.Generator().manual_seed(1)
     for _ in range(2):

@@ -40,9 +40,12 @@ ASKED_BY = {
 PASSES = (PACKED, UNPACKED, GRADIENT_PASSES, SUMMED, UPDATE_PASSES)
 
 
-def predicted(folder, world, steps, precision, flat):
+def predicted(folder, world, steps, precision, flat, frozen):
     (folder / "config.json").write_text(json.dumps(SHAPE))
-    work = load_workload(str(folder), {"sequence_length": 4, "precision": precision})
+    settings = {"sequence_length": 4, "precision": precision}
+    if frozen:
+        settings["trainable"] = {"frozen": frozen}
+    work = load_workload(str(folder), settings)
     machine = load_cluster("dgx-a100-80g", [("gpu.peak_flops_per_s.fp32", "19.5 TFLOP/s")])
     fields = {"activation_checkpointing": Checkpointing.NONE, "accumulation_steps": float(steps)}
     runtime = Released(FSDP1) if flat else fsdp
@@ -55,9 +58,9 @@ def predicted(folder, world, steps, precision, flat):
     return amounts
 
 
-def counted(folder, world, steps, precision, flat):
+def counted(folder, world, steps, precision, flat, frozen):
     dtype = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[precision]
-    job = {"model": SHAPE, "world": world, "steps": steps, "dtype": dtype, "flat": flat}
+    job = {"model": SHAPE, "world": world, "steps": steps, "dtype": dtype, "flat": flat, "frozen": frozen}
     (found,) = nursery.run("engine.fsdp_swept", [job], folder)
     amounts = Counter()
     for name, amount in found.items():
@@ -83,9 +86,13 @@ def test_fp16_is_divided_before_and_after(tmp_path, world):
     same(tmp_path, world, 1, "fp16", flat=False, terms=PASSES[:-1])
 
 
-def same(folder, world, steps, precision, flat, terms=PASSES):
-    found = counted(folder, world, steps, precision, flat)
-    expected = predicted(folder, world, steps, precision, flat)
+def test_what_is_frozen_is_gathered_uncast_and_never_summed(tmp_path):
+    same(tmp_path, 4, 1, "bf16", flat=False, frozen=("gate_proj", "down_proj", "lm_head"))
+
+
+def same(folder, world, steps, precision, flat, terms=PASSES, frozen=()):
+    found = counted(folder, world, steps, precision, flat, frozen)
+    expected = predicted(folder, world, steps, precision, flat, frozen)
     assert {term: found[term] for term in terms} == pytest.approx(
         {term: expected[term] for term in terms}, rel=0.02
     )
