@@ -103,8 +103,8 @@ LEFT_OUT = (
     "arXiv:2401.14489; a tenth of it in early 2022, as BigScience's page has it): it depends on a release of "
     "CUDA that records do not have, and no shipped model has such heads.",
     "Python's time for the hooks on gradients of stages 1 and 2: one page has 3.4 s of backward where "
-    "PyTorch's own data parallelism took 0.7, of a model of some 800 tensors (OpenTau issue 177), which would "
-    "be 3.4 ms each; the runs here leave them 0.15 at the most.",
+    "PyTorch's own data parallelism took 0.7, of a model of some 800 tensors (OpenTau issue 177), which "
+    "would be 3.4 ms each; the runs here leave them 0.15 at the most.",
     "Smaller tiles, so that a few tokens more would not add a third to a step: an A100 and a V100 take 37 "
     "and 41% longer for 264 tokens than for 256, and no less for 64 than for 128 (arXiv:2401.14489).",
 )
