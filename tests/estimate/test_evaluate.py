@@ -13,7 +13,7 @@ from ziplan.hardware.parts import Drive
 from ziplan.plan import Checkpointing
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.deepspeed.buckets import filled
-from ziplan.runtimes.terms import GRADIENT_COPIES
+from ziplan.runtimes.terms import GRADIENTS_DOWN, GRADIENTS_UP, TO_THE_OPTIMIZER
 
 NONE, FULL = float(Checkpointing.NONE), float(Checkpointing.FULL)
 MODEL = toy(12, hidden=4096, middle=16384, vocabulary=32000)
@@ -149,7 +149,7 @@ def test_gradients_reach_the_optimizer_beside_the_last_backward():
     assert host.busy["gradient copy to GPU"] == pytest.approx(3 * 2 * P / 20e9, rel=1e-3)
     assert host.busy["gradient copy to optimizer"] == pytest.approx(4 * P / 20e9, rel=1e-3)
     _, last = filled(MODEL, 32000.0 * 4096)
-    for term in GRADIENT_COPIES:
+    for term in (GRADIENTS_DOWN, GRADIENTS_UP, TO_THE_OPTIMIZER):
         assert host.terms[term] == pytest.approx(last * host.busy[term], rel=1e-3)
     swapped = answer(cluster(), plan("hbm", "nvme", **long), "deepspeed")
     assert swapped.terms["gradient copy to optimizer"] == pytest.approx(4 * P / 20e9, rel=1e-3)

@@ -118,8 +118,8 @@ class Demand(NamedTuple):
     "<tier>.write" (bytes per rank between tier and GPU; of the GPU's own tier, through its memory), or
     "<tier>.swap_read" / "<tier>.swap_write" (bytes per rank between tier and DRAM). With `ALONE` bytes
     between tier and GPU cross while no other rank's do; with `OF_OTHERS` at the end they are those of other
-    ranks, which this one waits for. With `STAGED` they come from memory that is not pinned, which a thread of
-    the rank copies to pinned memory first.
+    ranks, which this one waits for. With `STAGED` they come from memory that is not pinned or go there, and a
+    thread of the rank copies them to or from pinned memory.
     """
 
     term: str
@@ -145,8 +145,8 @@ def bare(resource: str) -> str:
 
 
 def staged(resource: str) -> bool:
-    """Whether its bytes come from memory that is not pinned."""
-    return resource.endswith(STAGED)
+    """Whether its bytes come from memory that is not pinned, or go there."""
+    return STAGED in resource
 
 
 def alone(resource: str) -> bool:

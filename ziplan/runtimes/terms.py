@@ -14,13 +14,14 @@ TEMPORARIES: Final = "memory for the update"
 OVERFLOW: Final = "overflow check on the host"
 PACKED: Final = "copies of parameters to gather"
 UNPACKED: Final = "copies of gathered parameters"
+GRADIENT_PAGES: Final = "memory for gradients"
 UPDATED_PAGES: Final = "memory for updated parameters"
 UPDATED_COPY: Final = "updated parameter copy"
 UPDATED_GATHER: Final = "updated parameter gather"
 GRADIENTS_DOWN: Final = "gradient copy to host"
 GRADIENTS_UP: Final = "gradient copy to GPU"
 TO_THE_OPTIMIZER: Final = "gradient copy to optimizer"
-GRADIENT_COPIES: Final = (GRADIENTS_DOWN, GRADIENTS_UP, TO_THE_OPTIMIZER)
+GRADIENT_COPIES: Final = (GRADIENTS_DOWN, GRADIENTS_UP, GRADIENT_PAGES, TO_THE_OPTIMIZER)
 """A rank's own gradients between GPU and host, in the order that a micro-step has them."""
 GRADIENT_PASSES: Final = "gradient passes"
 SUMMED: Final = "passes of sums"
@@ -51,6 +52,7 @@ TERMS: Final[Mapping[str, str]] = {
     GRADIENTS_DOWN: "gradients, from the GPU to host memory, in a micro-step",
     GRADIENTS_UP: "gradients of earlier micro-steps, from host memory to the GPU, to be added to",
     TO_THE_OPTIMIZER: "gradients, from the GPU to host memory in the optimizer's precision, once a step",
+    GRADIENT_PAGES: "host memory that the system hands out anew for gradients that the host casts (stage 3)",
     OTHERS_GRADIENTS: "gradients of other ranks, whose copies this rank waits for",
     "gradient accumulation": "gradients added to those of earlier micro-steps by the host's processors",
     "gradient write": "gradients, from host memory to NVMe",

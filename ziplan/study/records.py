@@ -89,13 +89,17 @@ class TrainingEntry(Entry):
 
 
 class ZeroEntry(Entry):
-    """Keys of `zero_optimization` that a run's config had, in elements; others follow from the plan."""
+    """Keys of `zero_optimization` that a run's config had, in elements; others follow from the plan.
+
+    `offload_optimizer_pin_memory` is `pin_memory` of `offload_optimizer`, on unless it is said to be off.
+    """
 
     stage3_prefetch_bucket_size: float | None = Field(default=None, ge=0)
     stage3_max_live_parameters: float | None = Field(default=None, ge=0)
     stage3_max_reuse_distance: float | None = Field(default=None, ge=0)
     stage3_param_persistence_threshold: float | None = Field(default=None, ge=0)
     reduce_bucket_size: float | None = Field(default=None, gt=0)
+    offload_optimizer_pin_memory: bool | None = None
 
 
 class RuntimeEntry(Entry):

@@ -18,8 +18,9 @@ SWAP_LIMIT = 6.2e9
 """Bytes per second that one process swaps between DRAM and NVMe at the most, whatever the drives.
 
 Published step times give 6.2 to 6.3 GB/s with 6 to 10 drives and 4e9 to 33e9 parameters (arXiv:2403.06664
-figures 9 and 10, 28 bytes per parameter over the optimizer's time), and 5.7 to 6.3 on an
-unrelated machine: the limit is the software's.
+figures 9 and 10, 28 bytes per parameter over the optimizer's time): the limit is the software's. Four
+processes that swapped 5.7 to 6.3 GB/s together (https://github.com/DataStates/artifacts, MLP-Offload/logs)
+had one drive's rates, in turn, and say nothing of it.
 """
 
 SWAP_LIMIT_SOURCE = "arXiv:2403.06664 figures 9 and 10: one process, 6 to 10 drives"

@@ -11,7 +11,16 @@ import numpy as np
 
 from ziplan.laws.law import where
 from ziplan.runtimes.deepspeed.fetches import Fetches
-from ziplan.runtimes.deepspeed.knobs import KEYS, Knobs, each, knobs, on_medium, plays, stated_knobs
+from ziplan.runtimes.deepspeed.knobs import (
+    KEYS,
+    PIN_MEMORY,
+    Knobs,
+    each,
+    knobs,
+    on_medium,
+    plays,
+    stated_knobs,
+)
 from ziplan.runtimes.deepspeed.shards import (
     Shards,
     Sizes,
@@ -48,7 +57,7 @@ class Facts(StateFacts):
             found = found._replace(leaves=())
         if stated is None and self.traits.loads_three_times:
             found = found._replace(reuse_distance=0.0)
-        said: dict[str, Any] = {KEYS[key]: value for key, value in (self.zero or {}).items()}
+        said: dict[str, Any] = {KEYS[key]: value for key, value in (self.zero or {}).items() if key in KEYS}
         return found._replace(reentrant=self.reentrant, **said)
 
     @cached_property
@@ -83,6 +92,19 @@ class Facts(StateFacts):
         if self.stated is None or self.plan.zero_stage < 2:
             return self.element
         return FP32_BYTES if self.stated.types.gradients == "fp32" else self.element
+
+    @cached_property
+    def pins_gradients(self) -> bool:
+        """`offload_optimizer.pin_memory`, of a config or of a run; on in what is emitted."""
+        if self.stated is not None:
+            return self.stated.offload_optimizer.pin_memory
+        return bool((self.zero or {}).get(PIN_MEMORY, True))
+
+    @cached_property
+    def casts_gradients(self) -> float:
+        """1 where stage 3's last gradients are cast on the host (see the trait)."""
+        narrow = where(self.accumulated < self.master, 1.0, 0.0) * self.traits.casts_gradients_on_host
+        return self.stage3 * narrow * where(self.optimizer_on(self.host) > 0, 1.0, 0.0)
 
     @cached_property
     def accumulates_on_gpu(self) -> float:

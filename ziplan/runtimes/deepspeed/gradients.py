@@ -16,6 +16,7 @@ from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.buckets import Order
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.host_link import crossing, of_the_optimizer
+from ziplan.runtimes.deepspeed.leaving import beside_the_copies, holds, to_host, unpinned
 from ziplan.runtimes.deepspeed.swept import swept_once
 from ziplan.runtimes.deepspeed.turns import reductions
 from ziplan.runtimes.runtime import ALONE, COLLECTIVE, OF_OTHERS, PYTHON, Demand, Segment, scaled
@@ -53,7 +54,7 @@ NOTHING_MORE = LastGradients((), (), (), (), Demand("gradient write", PYTHON, 0.
 def waits(f: Facts) -> float:
     """1 where what is sent and received holds the GPU's own work up."""
     in_stage3 = f.traits.collectives_wait * f.stage3 if f.traits.collectives_wait else 0.0
-    return in_stage3 + f.copies_in_turn
+    return maximum(in_stage3 + f.copies_in_turn, unpinned(f))
 
 
 def _reduced(f: Facts, label: str, share: float) -> tuple[Demand, ...]:
@@ -119,7 +120,7 @@ def _copied_below_stage3(f: Facts) -> tuple[float, float]:
 def _copies(f: Facts, term: str, own: float) -> tuple[Demand, ...]:
     """A rank's own bytes between GPU and host, and where owners take turns those that it waits for."""
     direction, in_turn = "read" if term == GRADIENTS_UP else "write", f.owners_take_turns
-    resource = f"{f.host}.{direction}"
+    resource = to_host(f, direction)
     if np.ndim(in_turn) == 0 and not in_turn:
         return (Demand(term, resource, own),)
     at_once = f.derivation.apply(
@@ -149,9 +150,9 @@ def last_gradients(f: Facts, due: Order) -> LastGradients:
     """What comes beside the last backward: stage 1's reduction, and what goes to the optimizer above stage 0.
 
     `stage3.py:partition_grads` and `_offload_grad_partition_at_boundary` copy a bucket's gradients on the
-    stream that reduces, to pinned memory and without waiting; `stage_1_and_2.py` does as much. On the way
-    to NVMe `AsyncTensorSwapper` copies to a buffer, which the Python thread waits for, and then writes
-    behind its back.
+    stream that reduces, to pinned memory and without waiting; `stage_1_and_2.py` does as much, and `holds`
+    is of those that do not. On the way to NVMe `AsyncTensorSwapper` copies to a buffer, which the Python
+    thread waits for, and then writes behind its back.
     """
     stage1 = f.reduces_in_backward * where(f.plan.zero_stage < 2, 1.0, 0.0)
     last, label = due.in_the_last, "gradients reduced in the last micro-step (stage 1)"
@@ -160,7 +161,7 @@ def last_gradients(f: Facts, due: Order) -> LastGradients:
     early = tuple(scaled(swept, 1 - last)), tuple(scaled(reduced, 1 - last))
     if not f.host:
         return LastGradients(*early, (), (), Demand("gradient write", f"{f.nvme}.swap_write", 0.0), tail)
-    down, written = _to_the_optimizer(f) * f.reduces_in_backward, 0.0
+    written = 0.0
     if f.nvme:
         written = f.derivation.apply(
             laws.swapped_bytes,
@@ -169,20 +170,22 @@ def last_gradients(f: Facts, due: Order) -> LastGradients:
             bytes_per_param=4.0,
             share=f.swaps_optimizer,
         )
-    held = maximum(f.swaps_optimizer, waits(f))
-    copied = _copies(f, TO_THE_OPTIMIZER, down * (1 - held))
+    held = maximum(maximum(f.swaps_optimizer, waits(f)), holds(f))
+    sent = scaled(_to_the_optimizer(f), f.reduces_in_backward)
+    copied = scaled(sent, 1 - held)
     return LastGradients(
         *early,
-        _copies(f, TO_THE_OPTIMIZER, down * held),
+        tuple(scaled(sent, held)),
         tuple(scaled(copied, 1 - last)),
         Demand("gradient write", f"{f.nvme}.swap_write", written),
         (*tail, *scaled(copied, last)),
     )
 
 
-def _to_the_optimizer(f: Facts) -> float:
+def _to_the_optimizer(f: Facts) -> tuple[Demand, ...]:
     label = "gradient shards copied to the host once per step, as the optimizer takes them"
-    return of_the_optimizer(f, label, f.master)
+    amount = of_the_optimizer(f, label, f.master) * (1 - f.casts_gradients)
+    return (*_copies(f, TO_THE_OPTIMIZER, amount), *beside_the_copies(f))
 
 
 def boundary(f: Facts) -> Segment:
@@ -190,5 +193,5 @@ def boundary(f: Facts) -> Segment:
     after = 1 - f.reduces_in_backward
     demands = [swept_once(f, after), *_reduced(f, "gradients reduced once per step, after backward", after)]
     if f.host:
-        demands += _copies(f, TO_THE_OPTIMIZER, _to_the_optimizer(f) * after)
+        demands += scaled(_to_the_optimizer(f), after)
     return Segment("gradients out", 1.0, (tuple(demands),))

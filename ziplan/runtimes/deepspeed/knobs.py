@@ -73,6 +73,9 @@ KEYS = {
 }
 """Keys of `zero_optimization`, and what each of them sets."""
 
+PIN_MEMORY = "offload_optimizer_pin_memory"
+"""What a run says of `pin_memory` in `offload_optimizer`."""
+
 
 def on_medium(fractions: Any, tier: str | None) -> float:
     """The fraction that a placement puts on a tier; 0 where the machine has no such tier."""

@@ -17,6 +17,7 @@ from ziplan.runtimes.deepspeed.coordinator import Tensor
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.gradients import REDUCE
 from ziplan.runtimes.deepspeed.hooks import HOOKS
+from ziplan.runtimes.deepspeed.leaving import holds
 from ziplan.runtimes.deepspeed.shards import shards
 from ziplan.runtimes.deepspeed.stops import Fetch, Stop, Trace, trace
 from ziplan.runtimes.deepspeed.swept import on_the_reducing_stream
@@ -231,8 +232,8 @@ class _Written:
             self._reduced(name, self.boundary, REDUCE, share)
             last = self._copied(name, self.boundary, share)
             written = sum(self.swapped[size] for size in self.bucket)
-            if self.f.swaps_optimizer:
-                self.waits += last  # the Python thread waits for the copy to a buffer
+            if self.f.swaps_optimizer or holds(self.f):
+                self.waits += last  # the Python thread waits for the copy (of what is swapped, to a buffer)
             if written:
                 resource = f"{self.f.nvme}.swap_write"
                 amount = self.boundary.of("gradient write", resource, written / self.written)

@@ -18,6 +18,7 @@ from ziplan.laws.law import ceil, maximum, where
 from ziplan.runtimes.deepspeed.fetches import Fetches
 from ziplan.runtimes.deepspeed.knobs import SWAP_ALIGNMENT_ELEMENTS, SWAP_THRESHOLD_BYTES, each
 from ziplan.runtimes.runtime import total
+from ziplan.runtimes.shared.fresh import UNMAPPED_FROM
 from ziplan.workload.model import Layer, Model, Operator
 
 FP32_BYTES = 4
@@ -35,6 +36,8 @@ class Shards(NamedTuple):
     swappable_gradients: float
     unswapped_gradients: float
     largest: float
+    unmapped: float
+    """Those of shards that are as large in 16 bits as what is handed back to the system when it is freed."""
 
 
 def part(elements: float, dp_degree: float) -> float:
@@ -69,7 +72,7 @@ def shards(tensors: Sizes, dp_degree: float, param_bytes: float) -> Shards:
 
 
 def _shards(tensors: Sizes, dp_degree: float, param_bytes: float) -> Shards:
-    owned, params, gradients, kept = [], [], [], []
+    owned, params, gradients, kept, unmapped = [], [], [], [], []
     largest = 0.0
     for elements, count, _ in tensors:
         shard = part(elements, dp_degree)
@@ -81,7 +84,8 @@ def _shards(tensors: Sizes, dp_degree: float, param_bytes: float) -> Shards:
         held = maximum(1 - swaps_gradients(shard), where(aligned < shard, 1.0, 0.0))
         kept.append(count * shard * held)
         largest = maximum(largest, shard)
-    return Shards(total(owned), total(params), total(gradients), total(kept), largest)
+        unmapped.append(count * shard * where(param_bytes * shard >= UNMAPPED_FROM, 1.0, 0.0))
+    return Shards(total(owned), total(params), total(gradients), total(kept), largest, total(unmapped))
 
 
 _shards_once = lru_cache(maxsize=64)(_shards)

@@ -36,6 +36,8 @@ RELEASED = {
     "0.14.1": "2024-04",
     "0.14.2": "2024-04",
     "0.15.2": "2024-10",
+    "0.15.4": "2024-11",
+    "0.16.3": "2025-01",
     "0.17.0": "2025-06",
     "0.18.0": "2025-10",
     "0.18.3": "2025-12",
@@ -98,8 +100,9 @@ WINDOWS: dict[str, Window] = {
     "swaps_both_ways": Window(
         None,
         None,
-        "arXiv:2104.07857 section 6.3: requests to read and to write are under way at once; for releases the "
-        "drives are taken to do one or the other",
+        "arXiv:2104.07857 section 6.3: requests to read and to write are under way at once; pipelined "
+        "updates of 0.13.3 took what reads and writes take one after the other "
+        "(https://github.com/DataStates/artifacts, MLP-Offload/logs: five models)",
         paper=True,
     ),
     "checkpoints_wait": Window(
@@ -115,6 +118,25 @@ WINDOWS: dict[str, Window] = {
         "0.18.3",
         "transformers before 5 (December 2025), Megatron-LM and DeepSpeed's own checkpointing are reentrant: "
         "torch.utils.checkpoint then computes all of a layer a second time",
+    ),
+    "waits_for_gradients": Window(
+        "0.6.0",
+        "0.19.5",
+        "runtime/zero/stage3.py:partition_grads of 0.6.0 to 0.19.3 copies to `fp32_grad_tensor` without "
+        "`non_blocking` (https://github.com/deepspeedai/DeepSpeed/pull/1453 and 8207)",
+    ),
+    "casts_gradients_on_host": Window(
+        "0.6.0",
+        "0.15.4",
+        "runtime/zero/stage3.py:partition_grads of 0.6.0 to 0.15.3 copies 16-bit gradients to fp32 ones; a "
+        "copy that waits casts on the host (PyTorch aten/src/ATen/native/cuda/Copy.cu:copy_kernel_cuda), as "
+        "https://github.com/deepspeedai/DeepSpeed/pull/6962 says",
+    ),
+    "stages_gradients": Window(
+        "0.15.4",
+        "0.16.3",
+        "runtime/zero/stage3.py:partition_grads of 0.15.4 to 0.16.2 copies to `pinned_grad_buffer` and from "
+        "there to each gradient (https://github.com/deepspeedai/DeepSpeed/pull/6670 and 6962)",
     ),
     "copies_by_tile": Window(
         None,
@@ -263,6 +285,12 @@ class Traits(NamedTuple):
     """Activation checkpoints on their way to the host and back do, too."""
     recomputes_whole_layers: float
     """Recomputation of a layer goes on to its end, and does not stop before its last matrix."""
+    waits_for_gradients: float
+    """Stage 3's last gradients are copied to the host while the Python thread waits."""
+    casts_gradients_on_host: float
+    """The host casts them, from memory that it is handed out anew."""
+    stages_gradients: float
+    """They go through one pinned buffer, out of which the host copies them."""
     copies_by_tile: float
     """Updated parameters go to the GPU beside the CPU optimizer, below stage 3."""
     reduces_to_all: float

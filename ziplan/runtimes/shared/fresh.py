@@ -38,9 +38,14 @@ DEFAULT_MMAP_THRESHOLD_MAX of a 64-bit system, to which the threshold rises by i
 """
 
 
-def fresh_memory(f: Facts, term: str, label: str, fresh_bytes: float) -> tuple[Demand, ...]:
-    """What so many bytes of one rank take, in blocks that are handed back each time."""
-    threads = threads_per_rank(f)
+def fresh_memory(
+    f: Facts, term: str, label: str, fresh_bytes: float, threads: float | None = None
+) -> tuple[Demand, ...]:
+    """What so many bytes of one rank take, in blocks that are handed back each time.
+
+    `threads` write to them first: those that the rank computes with, unless it is said.
+    """
+    threads = threads_per_rank(f) if threads is None else threads
     if not f.host or threads is None:
         return ()
     huge = f.cluster.node.cpu.huge_pages
