@@ -120,8 +120,7 @@ def prefetched(machine, work):
     return [option["prefetch_depth"] for option in axis.choices]
 
 
-def test_between_nodes_a_layer_is_read_ahead_unless_that_takes_much_memory():
-    """One of 0.4 GB: of 80 GB that is little, of 4 GB it is not."""
-    assert prefetched(ONE, WORK) == [1.0, 0.0]
-    assert prefetched(TWO, WORK) == [1.0]
-    assert prefetched(cluster(nodes=2, gpus=8, hbm="4 GB"), WORK) == [1.0, 0.0]
+def test_a_layer_is_read_ahead_or_nothing_whatever_the_machine():
+    """What is asked must not hang on how much memory there is: more of it would leave fewer plans."""
+    for machine in (ONE, TWO, cluster(nodes=2, gpus=8, hbm="4 GB")):
+        assert prefetched(machine, WORK) == [1.0, 0.0]

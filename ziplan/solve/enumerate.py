@@ -27,6 +27,10 @@ FITS, TIGHT, DOES_NOT_FIT = 0, 1, 100
 WORTH_OFFLOADING = 1.02
 """Factor by which moving more off the GPU must win: less is simpler, and the difference within the error."""
 
+ALIKE = 1.002
+"""Factor within which a plan that reads ahead costs the same as the one that does not and is equal otherwise:
+no printed step time tells them apart."""
+
 MAYBE = 1e-3
 """What a share of a tier that may be lacking counts for, beside one that surely is."""
 
@@ -84,9 +88,9 @@ def best_by_placement(problem: Problem, grid: Grid) -> list[Candidate]:
     A plan that surely fits beats one that may, on fewer tiers rather than more, which beats one
     that does not; then the objective decides, among the last what all tiers surely lack together,
     each as a share of what it has, and of those that lack the same what they may lack; then the order
-    of the axes, which lists what costs less elsewhere first. Where the batch is free, the fewest
-    accumulation steps lead among the plans within `KNEE` of the cheapest of all. Of the placements
-    that then cost about the same, the one that moves least off the GPU leads.
+    of the axes, which lists what costs less elsewhere first; then reading ahead (`ALIKE`). Where the
+    batch is free, the fewest accumulation steps lead among the plans within `KNEE` of the cheapest of
+    all. Of the placements that then cost about the same, the one that moves least off the GPU leads.
     """
     rank, cost, _ = _scored(problem, grid)
     return _best_of_each(problem, grid, rank, cost)
@@ -124,7 +128,7 @@ def _best_tight(problem: Problem, grid: Grid, rank: Any, cost: Any, likely: Any)
         np.broadcast_to(each, grid.shape) for each in (tight, cost, grid.plans().accumulation_steps)
     )
     limit = KNEE * float(cost[tight == TIGHT].min()) if free_batch(problem.workload) else None
-    return _best(tight, cost, steps, limit)
+    return _reading_ahead(grid, tight, cost, _best(tight, cost, steps, limit))
 
 
 def _best_of_each(problem: Problem, grid: Grid, rank: Any, cost: Any) -> list[Candidate]:
@@ -139,7 +143,8 @@ def _best_of_each(problem: Problem, grid: Grid, rank: Any, cost: Any) -> list[Ca
     found = []
     for placement in range(grid.shape[0]):
         best = _best(rank[placement], cost[placement], steps[placement], limit)
-        found.append(best._replace(place=(placement, *best.place)))
+        best = best._replace(place=(placement, *best.place))
+        found.append(_reading_ahead(grid, rank, cost, best))
     return _least_offloaded_first(sorted(found, key=lambda c: (c.rank, c.paid, c.place)), limit)
 
 
@@ -227,6 +232,17 @@ def _best(rank: Any, cost: Any, steps: Any, limit: float | None) -> Candidate:
     where_it_stands = tuple(int(index) for index in place)
     fewest_steps = float(steps.flat[among[chosen]])
     return Candidate(int(rank.min()), least, where_it_stands, float(costs[chosen]), fewest_steps)
+
+
+def _reading_ahead(grid: Grid, rank: Any, cost: Any, best: Candidate) -> Candidate:
+    """The same plan with a layer read ahead, where that fits as well and costs the same."""
+    for number, axis in enumerate(grid.axes):
+        if axis.name == "prefetch" and best.place[number] and best.rank != DOES_NOT_FIT:
+            place = (*best.place[:number], 0, *best.place[number + 1 :])
+            paid = float(cost[place])
+            if int(rank[place]) == best.rank and paid <= ALIKE * best.paid:
+                return best._replace(place=place, paid=paid)
+    return best
 
 
 def surveyed(problem: Problem, code_changes: bool = False) -> Survey:

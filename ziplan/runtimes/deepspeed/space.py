@@ -22,8 +22,12 @@ from ziplan.workload.training import Workload
 SUB_GROUPS = (1e9, 1e8, 1e7)
 """Sizes of the optimizer's tile, best first: larger ones make fewer, longer requests."""
 
-LITTLE = 0.05
-"""Share of the GPU's memory that a layer may take to be read ahead between nodes in any case."""
+READ_AHEAD = ({"prefetch_depth": 1.0}, {"prefetch_depth": 0.0})
+"""A layer is read ahead, or nothing is, which takes less memory.
+
+Over several nodes the second is as fast, as far as is known (`Traits.network_waits`), but no run is published
+that reads nothing ahead: where both fit and cost the same, the first is taken.
+"""
 
 SPARE_BUFFERS = 2
 """Parameter swap buffers beyond the most that are live: the fetch under way and its successor."""
@@ -40,22 +44,10 @@ def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Se
         Axis(
             "checkpointing", tuple({"activation_checkpointing": float(Checkpointing.named(m))} for m in modes)
         ),
-        Axis("prefetch", _prefetch(names)),
+        Axis("prefetch", READ_AHEAD),
         Axis("sub-group", tuple({"sub_group_params": size} for size in SUB_GROUPS)),
         Axis("tiles", tuple({"tile_count": count} for count in tiles)),
     )
-
-
-def _prefetch(names: Facts) -> tuple[Mapping[str, Any], ...]:
-    """A layer is read ahead, or nothing is, which takes less memory.
-
-    Over several nodes nothing would be as fast as far as is known (`Traits.network_waits`), but no run is
-    published that reads nothing ahead: it is an option where a layer takes much of the GPU's memory.
-    """
-    ahead, nothing = {"prefetch_depth": 1.0}, {"prefetch_depth": 0.0}
-    layer = names.element * names.workload.model.largest_layer_params
-    little = layer <= LITTLE * names.cluster.node.tiers[names.gpu].capacity
-    return (ahead,) if names.cluster.nodes > 1 and little else (ahead, nothing)
 
 
 def _placements(names: Facts, code_changes: bool) -> list[Mapping[str, Any]]:
