@@ -124,22 +124,36 @@ def test_below_stage_3_releases_without_a_choice_pin():
     assert terms[0] == terms[1]
 
 
+def stated(folder, on, job, **zero):
+    """(step time, makespan) under a config with these keys of `zero_optimization`."""
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 2,
+        "bf16": {"enabled": True},
+        "zero_optimization": zero,
+    }
+    reading = reading_of(folder, config, ranks=2, trainer="none")
+    chosen, runtime = settled_plan(reading, on, job).plan, Configured(reading.settings)
+    return estimate(on, job, runtime, chosen).step_time, simulate(on, job, runtime, chosen).makespan
+
+
 def test_a_config_without_pinned_memory_is_played_as_it_is_estimated(tmp_path):
-    job, on, times = workload(), machine(), []
-    for pins in (True, False):
-        config = {
-            "train_micro_batch_size_per_gpu": 1,
-            "gradient_accumulation_steps": 2,
-            "bf16": {"enabled": True},
-            "zero_optimization": {
-                "stage": 3,
-                "offload_optimizer": {"device": "cpu", "pin_memory": pins},
-            },
-        }
-        reading = reading_of(tmp_path, config, ranks=2, trainer="none")
-        chosen, runtime = settled_plan(reading, on, job).plan, Configured(reading.settings)
-        step = estimate(on, job, runtime, chosen), simulate(on, job, runtime, chosen)
-        times.append((step[0].step_time, step[1].makespan))
-    (fast, played_fast), (slow, played_slow) = times
+    job, on = workload(), machine()
+    (fast, played_fast), (slow, played_slow) = (
+        stated(tmp_path, on, job, stage=3, offload_optimizer={"device": "cpu", "pin_memory": pins})
+        for pins in (True, False)
+    )
     assert slow > 1.5 * fast
     assert played_slow / played_fast == pytest.approx(slow / fast, rel=0.03)
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+@pytest.mark.parametrize("device", ["none", "cpu"])
+@pytest.mark.parametrize("dealt_out", [True, False])
+def test_what_is_not_overlapped_is_not_played_beside_backward(tmp_path, stage, device, dealt_out):
+    job, on = workload(), machine()
+    keys = {"stage": stage, "offload_optimizer": {"device": device}, "round_robin_gradients": dealt_out}
+    found, played = stated(tmp_path, on, job, **keys, overlap_comm=False, reduce_bucket_size=4_000_000)
+    assert played == pytest.approx(found, rel=0.01)
+    beside = stated(tmp_path, on, job, **keys, overlap_comm=True, reduce_bucket_size=4_000_000)
+    assert played > beside[1]

@@ -15,7 +15,7 @@ from ziplan.laws.law import Derivation
 from ziplan.plan import Plan
 from ziplan.runtimes.deepspeed.coordinator import Tensor
 from ziplan.runtimes.deepspeed.facts import Facts
-from ziplan.runtimes.deepspeed.gradients import REDUCE
+from ziplan.runtimes.deepspeed.gradients import REDUCE, waits
 from ziplan.runtimes.deepspeed.hooks import HOOKS
 from ziplan.runtimes.deepspeed.leaving import holds
 from ziplan.runtimes.deepspeed.shards import shards
@@ -239,7 +239,10 @@ class _Written:
                 amount = self.boundary.of("gradient write", resource, written / self.written)
                 self.works.add(name, "gradient write", resource, amount, last, line="gradients to NVMe")
         self.reduced += self.works.last("reduce")
-        self.waits += summed if self.in_turn else self.reduced[: -REDUCES_UNDER_WAY - 1][-1:]
+        if waits(self.f):
+            self.waits += self.reduced[-1:]
+        else:
+            self.waits += summed if self.in_turn else self.reduced[: -REDUCES_UNDER_WAY - 1][-1:]
         self.bucket = []
 
     def _swept(self, name: str, share: float) -> None:
