@@ -122,6 +122,11 @@ class Case:
         return estimate(self.cluster, workload, self.runtime, self.plan)
 
     @property
+    def nodes(self) -> int:
+        """Nodes that ranks are on; all of the cluster's where there is no plan."""
+        return self.cluster.nodes if self.plan is None else self.cluster.nodes_of(self.plan.gpus)
+
+    @property
     def ranks_per_node(self) -> int:
         """Ranks of a node; 0 where there is no plan."""
         if self.plan is None:

@@ -161,7 +161,7 @@ class Rates:
         )
 
     def _network(self) -> float:
-        between = network_of(self._cluster)
+        between = network_of(self._cluster, self._gpus)
         return UNLIMITED if between is None else self._node.links[between].bandwidth
 
     def _passes(self) -> float:
@@ -172,7 +172,7 @@ class Rates:
     def _gather(self) -> float:
         if self._gpus <= 1:
             return UNLIMITED
-        inside, network = self._fabric(), network_of(self._cluster)
+        inside, network = self._fabric(), network_of(self._cluster, self._gpus)
         if network is None:
             return inside
         return self._derivation.apply(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import NamedTuple
 
 from ziplan.hardware.node import Node
@@ -61,6 +62,10 @@ class Cluster:
     def gpu_count(self) -> int:
         """All GPUs of the cluster."""
         return self.nodes * self.node.gpus_per_node
+
+    def nodes_of(self, ranks: float) -> int:
+        """Nodes that so many ranks are on, a rank on each GPU: they fill one after the other."""
+        return min(self.nodes, max(1, ceil(ranks / self.node.gpus_per_node)))
 
     @property
     def label(self) -> str:

@@ -229,9 +229,9 @@ def _of_a_sheet(cluster: Cluster, name: str, direction: str) -> bool:
     return cluster.node.tiers[name].medium == "hbm" and source is not None and source.kind == "datasheet"
 
 
-def network_of(cluster: Cluster) -> str | None:
-    """The link between nodes; None where there is one node, BadInput where nobody has stated one."""
-    if cluster.nodes <= 1:
+def network_of(cluster: Cluster, ranks: float) -> str | None:
+    """The link between the nodes of so many ranks: None on one node, BadInput where nobody states it."""
+    if cluster.nodes_of(ranks) <= 1:
         return None
     if cluster.node.network is None:
         raise BadInput.of(

@@ -143,7 +143,7 @@ class Machine:
         if self._ranks <= 1:
             return ()
         crossed = self._between_gpus()
-        if network_of(self._cluster) != self._node.fabric:
+        if network_of(self._cluster, self._ranks) != self._node.fabric:
             crossed += self._between_nodes()
         return _merged(tuple(crossed))
 
@@ -168,7 +168,7 @@ class Machine:
 
     def _between_nodes(self) -> list[tuple[str, float]]:
         """The network of the node: in a ring every rank sees the rate at which bytes enter its node."""
-        network = network_of(self._cluster)
+        network = network_of(self._cluster, self._ranks)
         if network is None:
             return []
         if network in self._duplex:

@@ -29,7 +29,7 @@ def contention(case: Case) -> Iterator[Hit]:
     if estimate is None or estimate.plan.dp_degree < 2:
         return
     exchanged = [node.fabric] if node.fabric is not None else []
-    exchanged += [node.network] if node.network is not None and case.cluster.nodes > 1 else []
+    exchanged += [node.network] if node.network is not None and case.nodes > 1 else []
     if node.fabric is None and case.host is not None:
         exchanged += list(node.tiers[case.host].via)
     for tier in case.off_gpu():

@@ -118,7 +118,7 @@ def shallow_prefetch(case: Case) -> Iterator[Hit]:
     if not off or not fetched or not stepped(case):
         return
     # What is read ahead between nodes is waited for all the same (`network_waits` of DeepSpeed's traits).
-    if case.cluster.nodes > 1 and case.runtime.NAME == "deepspeed":
+    if case.nodes > 1 and case.runtime.NAME == "deepspeed":
         return
     waiting = sum(time for term, time in case.exposed() if term in FETCHES)
     # The article's estimate overlaps all that can be, at any depth: what its plan waits for is only played.

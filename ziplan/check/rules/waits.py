@@ -172,10 +172,10 @@ def network_bound(case: Case) -> Iterator[Hit]:
     """Gathers and reductions between nodes are a large part of the step."""
     whole = stepped(case)
     waiting = case.terms("gather")
-    if not whole or case.cluster.nodes < 2 or waiting <= LARGE_TERM * whole:
+    if not whole or case.nodes < 2 or waiting <= LARGE_TERM * whole:
         return
     yield Hit(
-        f"gathering and reducing between {case.cluster.nodes} nodes is waited for {seconds(waiting)} of a "
+        f"gathering and reducing between {case.nodes} nodes is waited for {seconds(waiting)} of a "
         "step of "
         f"{seconds(whole)}: stage 3 sends every parameter over the network in each sweep",
         key="zero_optimization.stage",

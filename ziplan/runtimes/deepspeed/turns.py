@@ -20,7 +20,7 @@ def between_nodes(f: Facts) -> float:
     Not where a calibration says how much is hidden on this machine.
     """
     calibrated = f.cluster.calibrated
-    if f.cluster.nodes <= 1 or (calibrated is not None and calibrated.overlap is not None):
+    if f.nodes <= 1 or (calibrated is not None and calibrated.overlap is not None):
         return 0.0
     return f.traits.network_waits * where(f.plan.zero_stage >= 3, 1.0, 0.0)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.counts import tokens_per_rank
 from ziplan.laws.law import Derivation, minimum, where
@@ -59,6 +61,11 @@ class Facts:
     def nvme(self) -> str | None:
         """Name of the NVMe tier."""
         return self.cluster.node.tier_of("nvme")
+
+    @cached_property
+    def nodes(self) -> int:
+        """Nodes that its ranks are on, of which a grid's plans all have as many."""
+        return self.cluster.nodes_of(float(np.max(self.plan.gpus)))
 
     @cached_property
     def element(self) -> float:
