@@ -10,6 +10,7 @@ from ziplan.cli.inputs import Request
 from ziplan.estimate import estimate
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.deepspeed.released import Released
+from ziplan.runtimes.deepspeed.traits import VERSION
 from ziplan.runtimes.terms import GRADIENT_COPIES
 
 WORK = workload()
@@ -43,6 +44,17 @@ def test_stages_below_3_all_reduce(stage, passes):
 
 def test_stages_2_and_3_reduce_each_time_and_the_others_once():
     assert [reduced(told(stage, steps=4.0)) / reduced(told(stage)) for stage in (0, 1, 2, 3)] == [1, 1, 4, 4]
+
+
+def test_stage_0_has_buckets_of_its_own():
+    """`engine.py:allreduce_gradients` takes MEMORY_OPT_ALLREDUCE_SIZE, not `reduce_bucket_size`."""
+    for stage, size in ((0, 5e8), (1, 1e6)):
+        runtime = Released(VERSION, zero={"reduce_bucket_size": 1e6})
+        rounds = {
+            id(d): d for s in told(stage, runtime=runtime).segments for c in s.chains for d in c
+        }.values()
+        passes = sum(d.amount for d in rounds if d[:2] == ("gradient reduce", "collective"))
+        assert passes == pytest.approx(2 * max(1.0, P / size), rel=1e-3)
 
 
 def test_releases_before_0_12_4_reduced_to_the_owner():

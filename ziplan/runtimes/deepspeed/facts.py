@@ -14,6 +14,7 @@ from ziplan.runtimes.deepspeed.fetches import Fetches
 from ziplan.runtimes.deepspeed.knobs import (
     KEYS,
     PIN_MEMORY,
+    STAGE_0_BUCKET,
     Knobs,
     each,
     knobs,
@@ -58,7 +59,9 @@ class Facts(StateFacts):
         if stated is None and self.traits.loads_three_times:
             found = found._replace(reuse_distance=0.0)
         said: dict[str, Any] = {KEYS[key]: value for key, value in (self.zero or {}).items() if key in KEYS}
-        return found._replace(reentrant=self.reentrant, **said)
+        found = found._replace(reentrant=self.reentrant, **said)
+        bucket = where(self.plan.zero_stage < 1, STAGE_0_BUCKET, found.reduce_bucket)
+        return found._replace(reduce_bucket=bucket)
 
     @cached_property
     def played(self) -> Callable[[Callable[[Fetches, float], float]], float]:

@@ -43,6 +43,9 @@ SWAP_THRESHOLD_BYTES = max(1 << 20, int(AIO["block_size"]))
 SWAP_ALIGNMENT_ELEMENTS = 256 * int(AIO["intra_op_parallelism"])
 """fp32 gradient shards that are no multiple of this stay on the GPU until the step."""
 
+STAGE_0_BUCKET = 500_000_000
+"""Elements that stage 0 reduces at once, whatever is set (`engine.py:MEMORY_OPT_ALLREDUCE_SIZE`)."""
+
 LARGEST_REDUCE_BUCKET = 500_000_000
 SMALLEST_REDUCE_BUCKET = 10_000_000
 
