@@ -29,8 +29,9 @@ def told(machine, runtime=DEEPSPEED, **fields):
     return estimate(machine, WORK, runtime, runtime.settle(machine, WORK, chosen))
 
 
-def calibrated(machine, overlap):
-    return replace(machine, calibrated=Calibrated("runs", "deepspeed", overlap))
+def calibrated(machine, between=None, within=None, runtime="deepspeed"):
+    known = Calibrated("runs", runtime, within, overlap_between_nodes=between)
+    return replace(machine, calibrated=known)
 
 
 TWO, ONE = cluster(nodes=2, gpus=8), cluster(gpus=16)
@@ -72,6 +73,13 @@ def test_the_papers_engine_hides_it():
 def test_a_calibration_says_how_much_is_hidden():
     least, half, more = (told(calibrated(TWO, overlap)).step_time for overlap in (0.0, 0.5, 1.0))
     assert more < half < least == pytest.approx(told(TWO).step_time, rel=0.01)
+
+
+def test_what_is_hidden_within_a_node_says_nothing_of_between_nodes():
+    for told_of in (calibrated(TWO, within=1.0), calibrated(TWO, between=1.0, runtime="fsdp")):
+        assert told(told_of).step_time == told(TWO).step_time
+    assert told(calibrated(ONE, between=0.0)).step_time == told(ONE).step_time
+    assert told(calibrated(ONE, within=0.0)).step_time > told(ONE).step_time
 
 
 def test_a_played_step_takes_as_long_as_the_estimate():

@@ -133,6 +133,36 @@ def test_residuals_of_another_runtime_are_left_out_and_that_is_said(file, capsys
     assert "under deepspeed" not in ziplan(capsys, *asked).err
 
 
+@pytest.mark.parametrize(
+    ("key", "nodes", "said"),
+    [
+        ("overlap", 2, "has the overlap of runs on one node: it is not taken for ranks on several"),
+        ("overlap_between_nodes", 1, "has the overlap of runs on several nodes: it is not taken for one"),
+        ("overlap", 1, ""),
+        ("overlap_between_nodes", 2, ""),
+    ],
+)
+def test_an_overlap_is_taken_where_it_was_measured_alone(tmp_path, capsys, key, nodes, said):
+    names = load_cluster(MACHINE).node
+    made = {"machine": names.name, "gpu": names.gpu.name, key: {"value": 0.2, "low": 0.2, "high": 0.2}}
+    made[key]["runs"] = ["a"]
+    (tmp_path / "calibration.yaml").write_text(json.dumps(GOOD | made))
+    asked = ("fit", MODEL, f"{nodes}x {MACHINE}", "--sequence-length", str(SEQUENCE), "--json")
+    plain = json.loads(ziplan(capsys, *asked).out)
+    ran = ziplan(capsys, *asked, "--calibration", str(tmp_path / "calibration.yaml"))
+    answer = json.loads(ran.out)
+    taken = [each for each in answer["assumptions"] if each["name"] == "overlap"]
+    if said:
+        assert said in ran.err
+        assert any(said in note for note in answer["notes"])
+        assert not taken
+        assert answer["estimate"]["terms_s"] == plain["estimate"]["terms_s"]
+    else:
+        assert "has the overlap of runs" not in ran.err
+        where = "one node" if nodes == 1 else "several nodes"
+        assert taken[0]["source"].endswith(f"runs on {where}")
+
+
 def test_records_of_measured_runs_serve_as_they_are(tmp_path, capsys):
     path = write(tmp_path, {}, {"measured.step_time_s": 3.1})
     answer = ziplan(capsys, "calibrate", str(path), "--json")

@@ -164,6 +164,21 @@ def test_overlap_comes_back_where_much_runs_beside(overlap):
     assert "nobody knows how much of it is hidden" in reasons(found, MATRIX)[0]
 
 
+def test_overlaps_on_one_node_and_between_nodes_are_two():
+    """Each comes back from its own runs, and is taken for such alone."""
+    put = next(each for each in PARAMETERS if each.name == OVERLAP).put
+    slow = [*BUSY[1:], ("links.network.bandwidth", "20 GB/s")]
+    one = subject("rtx-4090-desktop", "dram", "dram", BUSY, accumulation_steps=4.0)
+    two = subject("2x dgx-a100-80g", "hbm", "hbm", slow, accumulation_steps=4.0)
+    runs = [run("one", put(one, 0.8), one), run("two", put(two, 0.3), two)]
+    found = fit(runs)
+    known = {each.path: each.value for each in found.fitted if each.parameter.name == OVERLAP}
+    assert known == pytest.approx({"overlap": 0.8, "overlap_between_nodes": 0.3}, abs=1e-6)
+    for each in runs:
+        after = predicted(found.applied(each.subject)).phases
+        assert after[FORWARD_BACKWARD] == pytest.approx(each.phases[FORWARD_BACKWARD])
+
+
 def test_overlap_is_not_told_from_a_matrix_rate_that_is_assumed():
     believed = subject("rtx-4090-desktop", "dram", "dram", BUSY[:1], accumulation_steps=4.0)
     assert "assumed" in reasons(fit([run("busy", believed, believed)]), OVERLAP)[0]

@@ -206,9 +206,8 @@ class Case:
     def hides_less(self) -> bool:
         """Whether a calibration says that less is hidden behind the GPU's work than a played step hides."""
         calibrated = self.cluster.calibrated
-        if calibrated is None or calibrated.runtime != self.runtime.NAME:
-            return False
-        return calibrated.hidden < 1
+        hidden = calibrated.hidden(self.runtime.NAME, self.nodes) if calibrated is not None else None
+        return hidden is not None and hidden < 1
 
     @property
     def step_time(self) -> float:

@@ -75,9 +75,10 @@ class Rates:
         )
         self._node, self._gpus = cluster.node, ranks
         self.ranks_per_node = min(float(cluster.node.gpus_per_node), ranks)
-        calibrated = cluster.calibrated
-        self.overlap = calibrated.hidden if calibrated and calibrated.runtime == runtime.NAME else 1.0
-        """Share of what runs beside the GPU's work that is hidden."""
+        calibrated, nodes = cluster.calibrated, cluster.nodes_of(ranks)
+        hidden = calibrated.hidden(runtime.NAME, nodes) if calibrated is not None else None
+        self.overlap = 1.0 if hidden is None else hidden
+        """Share of what runs beside the GPU's work that is hidden: all of it where no run shows how much."""
         self._known: dict[str, float] = {}
         self._between_ranks: Mapping[str, Callable[[], float]] = {
             "gather": self._gather,
@@ -133,7 +134,8 @@ class Rates:
         yield from self.assumptions.values()
         calibrated = self._cluster.calibrated
         if calibrated is not None and self.overlap < 1:
-            source = f"calibrated from {calibrated.source}"
+            where = "several nodes" if self._cluster.nodes_of(self._gpus) > 1 else "one node"
+            source = f"calibrated from {calibrated.source}, runs on {where}"
             yield Assumption("overlap", self.overlap, "1", "calibrated", source)
         if self.limiting_threads:
             yield Assumption(THREADS, self.limiting_threads, "1", "stated", FEW_THREADS)

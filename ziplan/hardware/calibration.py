@@ -98,6 +98,9 @@ class CalibrationFile(Part):
     runtime: str
     values: dict[str, Value] = Field(default_factory=dict)
     overlap: Overlap | None = None
+    """In runs on one node."""
+    overlap_between_nodes: Overlap | None = None
+    """In runs on several."""
     not_identified: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     runs: dict[str, RunEntry] = Field(default_factory=dict)
     residuals: dict[str, ResidualEntry] = Field(default_factory=dict)
@@ -195,7 +198,7 @@ def calibrated(cluster: Cluster, calibration: Calibration, runtime: str = "") ->
         warnings=(
             *cluster.warnings,
             *_left_out(cluster, calibration, fits, whole),
-            *(_of_other_runs(calibration, runtime) if whole and runtime else ()),
+            *(_of_other_runs(calibration, runtime, cluster.nodes) if whole and runtime else ()),
         ),
         calibrated=_calibrated(file, source) if whole else None,
     )
@@ -213,14 +216,19 @@ def _whole(cluster: Cluster, file: CalibrationFile) -> bool:
 
 def _calibrated(file: CalibrationFile, source: str) -> Calibrated:
     residuals = {kind: (each.runs, each.low, each.high) for kind, each in file.residuals.items()}
-    return Calibrated(source, file.runtime, file.overlap.value if file.overlap else None, residuals)
+    here, between = (each.value if each else None for each in (file.overlap, file.overlap_between_nodes))
+    return Calibrated(source, file.runtime, here, residuals, between)
 
 
-def _of_other_runs(calibration: Calibration, runtime: str) -> Iterator[str]:
+def _of_other_runs(calibration: Calibration, runtime: str, nodes: int) -> Iterator[str]:
     file, source = calibration.file, calibration.document.name
     if file.runtime != runtime:
         what = "its overlap and residuals are not taken"
         yield f"{source} is of runs under {file.runtime}: {what} for {runtime}"
+    elif nodes > 1 and file.overlap is not None and file.overlap_between_nodes is None:
+        yield f"{source} has the overlap of runs on one node: it is not taken for ranks on several"
+    elif nodes == 1 and file.overlap is None and file.overlap_between_nodes is not None:
+        yield f"{source} has the overlap of runs on several nodes: it is not taken for one"
 
 
 def _left_out(cluster: Cluster, calibration: Calibration, fits: set[str], whole: bool) -> Iterator[str]:

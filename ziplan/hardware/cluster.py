@@ -28,20 +28,23 @@ class Price(NamedTuple):
 class Calibrated(NamedTuple):
     """What runs on a machine say of a runtime on it, beyond the rates of the machine's parts.
 
-    `overlap` is the share of what the runtime does beside the GPU's work that is really hidden, None where
-    no run shows it; `residuals` holds, by kind of run, (runs, least, most) measured over predicted step time
-    after calibration, a run predicted from the others where there are several.
+    `overlap` is the share of what the runtime does beside the GPU's work that is really hidden in runs on one
+    node, `overlap_between_nodes` in runs on several, each None where no run shows it; `residuals` holds, by
+    kind of run, (runs, least, most) measured over predicted step time after calibration, a run predicted from
+    the others where there are several.
     """
 
     source: str
     runtime: str
     overlap: float | None = None
     residuals: Mapping[str, tuple[int, float, float]] = {}
+    overlap_between_nodes: float | None = None
 
-    @property
-    def hidden(self) -> float:
-        """The share that is taken: all of it where no run shows how much."""
-        return 1.0 if self.overlap is None else self.overlap
+    def hidden(self, runtime: str, nodes: int) -> float | None:
+        """The share that is hidden under a runtime on so many nodes; None where no run of such shows it."""
+        if runtime != self.runtime:
+            return None
+        return self.overlap if nodes <= 1 else self.overlap_between_nodes
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,10 @@ def _values(file: CalibrationFile, width: int) -> list[Line]:
         (path, each.before, each.value, _span(each.low, each.high), ", ".join(each.runs))
         for path, each in file.values.items()
     ]
-    if file.overlap is not None:
-        each = file.overlap
-        ends = _span(f"{each.low:.2f}", f"{each.high:.2f}")
-        rows.append(("overlap", "1", f"{each.value:.2f}", ends, ", ".join(each.runs)))
+    for name, overlap in (("overlap", file.overlap), ("overlap between nodes", file.overlap_between_nodes)):
+        if overlap is not None:
+            ends = _span(f"{overlap.low:.2f}", f"{overlap.high:.2f}")
+            rows.append((name, "1", f"{overlap.value:.2f}", ends, ", ".join(overlap.runs)))
     if not rows:
         return [line("nothing: no run shows any of the parameters")]
     columns = [

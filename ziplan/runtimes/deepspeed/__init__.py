@@ -9,10 +9,8 @@ from ziplan.runtimes.deepspeed.config import emit
 from ziplan.runtimes.deepspeed.memory import ledger
 from ziplan.runtimes.deepspeed.space import axes, homes, refusals, settle
 from ziplan.runtimes.deepspeed.traffic import program
-from ziplan.runtimes.deepspeed.traits import VERSION
+from ziplan.runtimes.deepspeed.traits import NAME, VERSION
 from ziplan.runtimes.played import played_by
-
-NAME = "deepspeed"
 
 SWAP_LIMIT = 6.2e9
 """Bytes per second that one process swaps between DRAM and NVMe at the most, whatever the drives.

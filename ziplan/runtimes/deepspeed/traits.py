@@ -11,6 +11,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+NAME = "deepspeed"
+
 VERSION = "0.19.8"
 """The newest release, the one that plans are made for."""
 

@@ -11,16 +11,18 @@ from ziplan.runtimes.deepspeed.buckets import fill
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import each
 from ziplan.runtimes.deepspeed.tiled import by_tiles
+from ziplan.runtimes.deepspeed.traits import NAME
 from ziplan.workload.model import Model
 
 
 def between_nodes(f: Facts) -> float:
     """1 where stage 3's gathers and sums over several nodes stand in the way of computation.
 
-    Not where a calibration says how much is hidden on this machine.
+    Not where a calibration of DeepSpeed's runs over several nodes of this machine says how much is hidden.
     """
     calibrated = f.cluster.calibrated
-    if f.nodes <= 1 or (calibrated is not None and calibrated.overlap is not None):
+    measured = calibrated.hidden(NAME, f.nodes) if calibrated is not None else None
+    if f.nodes <= 1 or measured is not None:
         return 0.0
     return f.traits.network_waits * where(f.plan.zero_stage >= 3, 1.0, 0.0)
 

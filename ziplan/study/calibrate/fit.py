@@ -78,7 +78,7 @@ class Shown(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A parameter's value: the middle of what the runs show. `path` is its input; empty for the overlap."""
+    """A parameter's value: the middle of what the runs show. `path` is its input, or its key in the file."""
 
     parameter: Parameter
     path: str

@@ -14,6 +14,7 @@ from ziplan.hardware.calibration import (
 )
 from ziplan.study.calibrate.calibration import Calibration, Held
 from ziplan.study.calibrate.fit import Fitted
+from ziplan.study.calibrate.parameters import OVERLAPS
 from ziplan.units import show
 
 HEAD = """\
@@ -25,14 +26,14 @@ HEAD = """\
 def overlay(found: Calibration) -> CalibrationFile:
     """The file of a calibration; values carry the digits that they have."""
     fitted = found.fit.fitted
-    overlaps = [each for each in fitted if not each.path]
+    overlaps = {each.path: _overlap(each) for each in fitted if each.path in OVERLAPS}
     return CalibrationFile(
         schema="ziplan.calibration/1",
         machine=found.machine,
         gpu=found.gpu,
         runtime=found.runtime,
-        values={each.path: _value(each) for each in fitted if each.path},
-        overlap=_overlap(overlaps[0]) if overlaps else None,
+        values={each.path: _value(each) for each in fitted if each.path not in OVERLAPS},
+        **overlaps,
         not_identified={each.parameter.name: each.reasons for each in found.fit.not_shown},
         runs={each.run.name: _run(each) for each in found.held},
         residuals={

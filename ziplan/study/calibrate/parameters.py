@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from ziplan.hardware.cluster import Calibrated, Cluster
+from ziplan.hardware.cluster import Calibrated
 from ziplan.hardware.processors import CORE_BANDWIDTH, cpu_optimizer_rate, thread_count
 from ziplan.hardware.rates import ADAM_BYTES, UNKNOWN, sustained_rate
 from ziplan.laws.optimizer import cpu_adam_time_by_bandwidth
-from ziplan.runtimes.runtime import Runtime, swap_limit
+from ziplan.runtimes.runtime import swap_limit
 from ziplan.study.calibrate.runs import FORWARD_BACKWARD, OPTIMIZER, OPTIMIZER_READ, WHOLE, Subject
 from ziplan.units import Precision
 
@@ -112,14 +112,28 @@ def _swap(subject: Subject) -> float:
     return math.nan if limit is None else limit
 
 
-def overlap_of(cluster: Cluster, runtime: Runtime) -> float:
+OVERLAPS = ("overlap", "overlap_between_nodes")
+"""Keys of a calibration file for the overlap in runs on one node, and on several."""
+
+
+def _overlap_key(subject: Subject) -> str:
+    return OVERLAPS[_nodes(subject) > 1]
+
+
+def _nodes(subject: Subject) -> int:
+    return subject.cluster.nodes_of(float(subject.plan.gpus))
+
+
+def _overlap(subject: Subject) -> float:
     """Share of what runs beside the GPU's work that is taken to be hidden."""
-    calibrated = cluster.calibrated
-    return calibrated.hidden if calibrated and calibrated.runtime == runtime.NAME else 1.0
+    calibrated = subject.cluster.calibrated
+    hidden = calibrated.hidden(subject.runtime.NAME, _nodes(subject)) if calibrated is not None else None
+    return 1.0 if hidden is None else hidden
 
 
 def _with_overlap(subject: Subject, value: float) -> Subject:
-    calibrated = Calibrated("", subject.runtime.NAME, value)
+    here, between = (None, value) if _nodes(subject) > 1 else (value, None)
+    calibrated = Calibrated("", subject.runtime.NAME, here, overlap_between_nodes=between)
     return replace(subject, cluster=replace(subject.cluster, calibrated=calibrated))
 
 
@@ -178,8 +192,8 @@ PARAMETERS = (
         name=OVERLAP,
         unit="1",
         phases=(FORWARD_BACKWARD,),
-        path=lambda _: "",
-        value=lambda subject: overlap_of(subject.cluster, subject.runtime),
+        path=_overlap_key,
+        value=_overlap,
         put=_with_overlap,
         most=lambda _: (1.0, "everything hidden"),
         slips="",
