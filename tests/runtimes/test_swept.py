@@ -86,6 +86,19 @@ def test_what_the_host_updates_is_measured_and_cast_on_the_gpu():
     assert swept_once(f, 1.0).amount == pytest.approx((18 + 6) * P / RANKS)
 
 
+def test_what_twin_flow_leaves_on_the_gpu_is_measured_and_cast_once():
+    """With all gradients (18 and 6 B), copied to its place (8); then unscaled (8) and cast back (6)."""
+    both = {"hbm": 0.5, "dram": 0.5}
+    f = facts(3)
+    homes = replace(f.plan.placement, grads=both, optimizer=both)
+    f = replace(f, plan=replace(f.plan, placement=homes, sub_group_params=1e4))
+    here = f.optimizer_on("hbm")
+    assert 0.3 < here < 0.7
+    assert beside_the_update(f) == 8 + 6
+    assert swept_once(f, 1.0).amount == pytest.approx((18 + 6 + 8 * here) * P / RANKS)
+    assert swept_each_time(f).amount == pytest.approx(swept_each_time(facts(3)).amount)
+
+
 def test_buckets_fill_up_from_the_last_tensor_on():
     sizes = list(reversed([n for n, count, _ in WORK.model.tensors for _ in range(count)]))
     assert filled(WORK.model, float(sum(sizes))) == (1.0, 1.0)

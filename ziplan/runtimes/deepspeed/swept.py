@@ -126,10 +126,19 @@ def _for_the_host(f: Facts, share: float) -> float:
         laws.swept_shard_bytes,
         "a rank's own gradients, measured and cast for the host",
         params=f.trained,
-        bytes_per_param=f.traits.passes_gradients * (_measured(f) + _cast(f)),
+        bytes_per_param=f.traits.passes_gradients * (_measured(f) + _cast(f) + _left_on_the_gpu(f)),
         dp_degree=f.plan.dp_degree,
         share=share * off,
     )
+
+
+def _left_on_the_gpu(f: Facts) -> float:
+    """Bytes per parameter of what twin-flow steps on the GPU: a copy to where the gradient has its place.
+
+    `stage3.py:_offload_grad_partition_at_boundary` copies into `fp32_partitioned_groups_flat[i].grad`, which
+    is on the GPU for those.
+    """
+    return READ_AND_WRITTEN * f.master * f.twin_flow * f.optimizer_on(f.gpu)
 
 
 def _added(f: Facts) -> float:
@@ -151,10 +160,15 @@ def _added(f: Facts) -> float:
 
 
 def beside_the_update(f: Facts) -> float:
-    """Bytes per parameter, on the GPU, of a step's passes before and after the update itself."""
+    """Bytes per parameter, on the GPU, of a step's passes before and after the update itself.
+
+    In twin-flow gradients are flat, cast and measured before (`_for_the_host`; `stage3.py:_prepare_sub_group`
+    and `_get_norm_groups` ask whether the optimizer is offloaded, and not which part of it).
+    """
     stage = f.plan.zero_stage
     cast_back = f.master + f.element
-    part = READ_AND_WRITTEN * f.element + _cast(f) + _measured(f) + f.scaled + cast_back
+    prepared = (READ_AND_WRITTEN * f.element + _cast(f) + _measured(f)) * (1 - f.twin_flow)
+    part = prepared + f.scaled + cast_back
     # Stage 0 flattens in the optimizer's precision, and takes the norm of that as it is.
     whole = _cast(f) + (READ_AND_WRITTEN + 1) * f.master + _checked(f) + f.scaled + cast_back
     copies = where(f.gpu_master > 0, 1.0, 0.0)
