@@ -10,12 +10,14 @@ from ziplan.bench.storage.scratch import room, scratch
 
 @pytest.fixture
 def direct(tmp_path):
-    """A folder that takes direct I/O and has room: the test's own, or one on a loop device."""
+    """A folder that takes direct I/O, has room and holds nothing: here, or on a loop device."""
+    own = tmp_path / "drive"
+    own.mkdir()
     try:
-        with scratch(str(tmp_path)):
+        with scratch(str(own)):
             pass
-        if room(str(tmp_path)).usable >= 2 * SMALLEST_FILE:
-            yield tmp_path
+        if room(str(own)).usable >= 2 * SMALLEST_FILE:
+            yield own
             return
     except CannotMeasure:
         pass
