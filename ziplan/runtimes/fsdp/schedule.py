@@ -31,6 +31,8 @@ CONVENTIONS = (
     "in forward a layer's copy and gather begin when the layer two before it begins to compute, in backward "
     "when the one after it does",
     "gathers and reduce-scatters share one communicator and take turns in the order in which they are issued",
+    "shards are cast and copied together beside computation, and sums are cast and added beside it; copies "
+    "out of what was gathered and into what is summed take turns with it",
     "backward goes on when the reduction before the last is done; where gradients are added on the host, "
     "when they are added",
     "attention's own products, and all that passes through the GPU's memory and is no product, are spread "
