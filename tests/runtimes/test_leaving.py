@@ -10,6 +10,7 @@ from runtimes.toy import cluster, plan, toy, workload
 from ziplan.estimate import estimate
 from ziplan.hardware.processors import cpu_optimizer_rate
 from ziplan.hardware.rates import ADAM_BYTES
+from ziplan.laws.law import Derivation
 from ziplan.runtimes.deepspeed.configured import Configured
 from ziplan.runtimes.deepspeed.knobs import PIN_MEMORY
 from ziplan.runtimes.deepspeed.reading import settled_plan
@@ -157,3 +158,20 @@ def test_what_is_not_overlapped_is_not_played_beside_backward(tmp_path, stage, d
     assert played == pytest.approx(found, rel=0.01)
     beside = stated(tmp_path, on, job, **keys, overlap_comm=True, reduce_bucket_size=4_000_000)
     assert played > beside[1]
+
+
+def test_what_is_not_pinned_is_not_rounded_up():
+    job, on = workload(), machine()
+    chosen = plan("hbm", "dram", dp_degree=2.0, accumulation_steps=2.0)
+    for stage in (2.0, 3.0):
+        lines = {}
+        for pins in (1, 0):
+            runtime = Released("0.19.8", zero={PIN_MEMORY: pins})
+            settled = runtime.settle(on, job, replace(chosen, zero_stage=stage))
+            book = runtime.ledger(Derivation(record=False), on, job, settled)
+            lines[pins] = {one.name: one for one in book.lines if one.tier == "dram"}
+        pinned = {name for name, one in lines[1].items() if one.pinned and one.low}
+        assert {"fp32 gradients"} < pinned
+        for name in pinned:
+            loose = lines[0][name]
+            assert (loose.pinned, loose.low, loose.high) == (False, lines[1][name].low, lines[1][name].low)

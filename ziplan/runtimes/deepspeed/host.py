@@ -11,6 +11,7 @@ from ziplan.laws.memory import activation_bytes, held_bytes, sharded_bytes
 from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import largest_trained_tensor
+from ziplan.runtimes.deepspeed.leaving import pins
 from ziplan.runtimes.runtime import MEMLOCK, RUNNING, Ledger
 from ziplan.runtimes.shared.facts import FP32_BYTES, UNFUSED_TEMPORARIES
 from ziplan.runtimes.shared.loading import checkpoint_files, whole_model
@@ -116,30 +117,34 @@ def _states_below_stage3(book: Ledger, f: Facts, host: str) -> None:
         ("16-bit copy of the weights", f.element, f.traits.keeps_16_bit_copy),
     )
     for name, bytes_per_param, has in kinds:
-        _pin(book, f, host, name, _sharded(f, name, bytes_per_param, has * on_host), f.ranks, knob)
+        amount = _sharded(f, name, bytes_per_param, has * on_host)
+        _pin(book, f, host, name, amount, f.ranks, knob, pinned=pins(f))
     label = "fp32 gradients that pinned ones were copied from"
     copied = _sharded(f, label, f.master, f.traits.steps_to_initialize * on_host)
     book.add("fp32 gradients before they are pinned", host, ("init",), copied, low=0.0, knob=knob)
     label = "gradient of the largest tensor on its way to the host"
     staged = _held(f, label, float(largest_trained_tensor(f.workload.model)), f.element, on_host)
-    _pin(book, f, host, "gradient staging", staged, f.ranks, "the model's vocabulary and width")
+    _pin(
+        book, f, host, "gradient staging", staged, f.ranks, "the model's vocabulary and width", pinned=pins(f)
+    )
 
 
 def _gradients(book: Ledger, f: Facts, host: str) -> None:
-    label = "fp32 gradients, one pinned buffer a sub-group"
+    label, knob = "fp32 gradients, one buffer a sub-group", "offload_optimizer.device"
     gradients = _sharded(f, label, f.master, f.optimizer_on(host))
-    _pin(book, f, host, "fp32 gradients", gradients, f.ranks * f.sub_groups, "offload_optimizer.device")
+    _pin(book, f, host, "fp32 gradients", gradients, f.ranks * f.sub_groups, knob, pinned=pins(f))
     several = where(f.plan.accumulation_steps > 1, 1.0, 0.0)
     needed = f.stage3 * f.optimizer_off_gpu * maximum(f.traits.always_accumulates, several)
     name, knob = "gradient accumulation buffer", "data_types.grad_accum_dtype"
     accumulated = _sharded(f, name, f.accumulated, needed)
-    _pin(book, f, host, name, accumulated, f.ranks, knob)
+    _pin(book, f, host, name, accumulated, f.ranks, knob, pinned=pins(f))
     # The buffer is made after the moments, zeroed, and a copy of it is pinned.
-    book.add("buffer before it is pinned", host, ("init",), accumulated, low=0.0, knob=knob)
+    copied = accumulated if pins(f) else 0.0
+    book.add("buffer before it is pinned", host, ("init",), copied, low=0.0, knob=knob)
 
 
 def _whole_gradients(book: Ledger, f: Facts, host: str) -> None:
-    """A pinned buffer for each, made in the first backward of several."""
+    """A buffer for each, made in the first backward of several."""
     if not np.any(f.accumulates_whole):
         return
 
@@ -154,10 +159,10 @@ def _whole_gradients(book: Ledger, f: Facts, host: str) -> None:
         )
 
     low = most("node")
-    high = most("rounded") if f.rounds_pinned else low
+    high = most("rounded") if f.rounds_pinned and pins(f) else low
     phases = ("forward", "backward", "step", "save")
     knob = "gradient_accumulation_steps, zero_optimization.stage"
-    book.add(WHOLE_GRADIENTS, host, phases, high, low=low, pinned=True, knob=knob)
+    book.add(WHOLE_GRADIENTS, host, phases, high, low=low, pinned=pins(f), knob=knob)
 
 
 def _checkpoints(book: Ledger, f: Facts, host: str) -> None:
@@ -208,10 +213,11 @@ def _pin(
     blocks: float,
     knob: str,
     phases: tuple[str, ...] = RUNNING,
+    pinned: bool = True,
 ) -> None:
-    """A line that PyTorch pins, in so many blocks on one node."""
-    high = pinned_high(f, name, amount, blocks)
-    book.add(name, host, phases, high, low=amount, pinned=True, knob=knob)
+    """A line that PyTorch pins, in so many blocks on one node, unless `pin_memory` is off."""
+    high = pinned_high(f, name, amount, blocks) if pinned else amount
+    book.add(name, host, phases, high, low=amount, pinned=pinned, knob=knob)
 
 
 def _swap_buffers(book: Ledger, f: Facts, host: str) -> None:

@@ -27,6 +27,11 @@ def unpinned(f: Facts) -> float:
     return chosen * where(f.optimizer_on(f.host) > 0, 1.0, 0.0)
 
 
+def pins(f: Facts) -> bool:
+    """Whether the optimizer's memory on the host is pinned, as that of every plan of a grid is."""
+    return not np.any(unpinned(f))
+
+
 def holds(f: Facts) -> float:
     """1 where the Python thread waits for copies of the last gradients, and with it the GPU.
 
@@ -37,8 +42,8 @@ def holds(f: Facts) -> float:
 
 
 def to_host(f: Facts, direction: str) -> str:
-    """The resource between the GPU and gradients on the host; a grid's plans, which are emitted, pin."""
-    return f"{f.host}.{direction}" + (STAGED if np.any(unpinned(f)) else "")
+    """The resource between the GPU and gradients on the host."""
+    return f"{f.host}.{direction}" + ("" if pins(f) else STAGED)
 
 
 def beside_the_copies(f: Facts) -> tuple[Demand, ...]:
