@@ -83,3 +83,27 @@ def test_a_number_of_nodes_that_is_none_is_refused_at_its_place(capsys, tmp_path
     code, err = started(capsys, path, "dgx-a100-80g")
     assert code == 2
     assert "accelerate.yaml:3:15: ZP010 num_machines: expected a whole number of at least 1" in err
+
+
+@pytest.mark.parametrize("trainer", ["none", "huggingface", "accelerate"])
+@pytest.mark.parametrize("mode", ["none", "full"])
+def test_what_is_recomputed_is_read_from_the_script_beside(capsys, tmp_path, trainer, mode):
+    """The config that `fit` wrote is the plan that it printed, whoever runs the loop."""
+    asked = ("llama-3.1-8b", "dgx-a100-80g", "--sequence-length", "2048")
+    written = (
+        "--global-batch-size",
+        "64",
+        "--trainer",
+        trainer,
+        "--checkpointing",
+        mode,
+        "--out",
+        tmp_path / "plan",
+        "--json",
+    )
+    planned = json.loads(ziplan(capsys, "fit", *asked, *written).out)
+    found = json.loads(ziplan(capsys, "check", tmp_path / "plan" / "ds_config.json", *asked, "--json").out)
+    assert found["plan"]["activation_checkpointing"] == mode
+    assert found["verdict"] == planned["verdict"]
+    assert not [each for each in found["findings"] if each["code"] == "ZP307"]
+    assert found["estimate"]["step_time_s"] == pytest.approx(planned["estimate"]["step_time_s"])

@@ -77,6 +77,43 @@ def test_whether_a_script_recomputes_is_open_unless_the_config_does(tmp_path):
     assert case.other_plan is None
 
 
+def test_accumulation_and_recomputation_that_nobody_states_are_asked_for(tmp_path):
+    def asked_for(**training):
+        remarks = _case(tmp_path, _text(mixed_precision="bf16"), micro_batch_size=2, **training).remarks
+        assert {each.kind for each in remarks} <= {"unknown"}
+        return " ".join(each.message for each in remarks)
+
+    assert "how many micro-steps are accumulated" in asked_for()
+    assert "whether layers are recomputed" in asked_for()
+    assert "accumulated" not in asked_for(accumulation_steps=1)
+    assert "recomputed" not in asked_for(activation_checkpointing="full")
+
+
+@pytest.mark.parametrize(
+    ("stated", "steps"),
+    [
+        ({"global_batch_size": 64}, 4),
+        ({"global_batch_size": 16}, 1),
+        ({"global_batch_size": 20}, 1),
+        ({"global_batch_size": 64, "accumulation_steps": 2}, 2),
+        ({"accumulation_steps": 8}, 8),
+        ({}, 1),
+    ],
+)
+def test_accumulation_follows_from_a_global_batch(tmp_path, stated, steps):
+    case = _case(tmp_path, _text(mixed_precision="bf16"), micro_batch_size=2, **stated)
+    assert case.plan.accumulation_steps == steps
+    unsaid = stated in ({}, {"global_batch_size": 20})
+    assert any("accumulated" in each.message for each in case.remarks) == unsaid
+
+
+def test_a_launch_script_says_what_is_recomputed(tmp_path):
+    (tmp_path / "launch.sh").write_text("#   recomputation: none\ntorchrun train.py\n")
+    case = _case(tmp_path, _text(mixed_precision="bf16"), micro_batch_size=2, accumulation_steps=1)
+    assert not case.remarks
+    assert case.other_plan is None
+
+
 def test_a_micro_batch_that_nobody_states_is_asked_for(tmp_path):
     case = _case(tmp_path, _text(mixed_precision="bf16"))
     assert case.plan is None

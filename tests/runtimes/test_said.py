@@ -83,8 +83,24 @@ def test_checkpoints_on_the_host_are_not_pytorchs(kind):
     # Without the ranks' number DeepSpeed refuses the config's batch.
     begun = there.index("deepspeed.init_distributed()")
     assert begun < there.index('deepspeed.checkpointing.configure(None, deepspeed_config="ds_config.json")')
-    assert Launch("", here).recomputes
-    assert Launch("", there).recomputes
+    assert Launch("", here).recomputes == "full"
+    assert Launch("", there).recomputes == "full"
+
+
+@pytest.mark.parametrize("mode", list(Checkpointing))
+@pytest.mark.parametrize("kind", LAUNCHERS)
+def test_every_script_says_what_is_recomputed(kind, mode):
+    if kind == "huggingface" and mode == Checkpointing.SELECTIVE:
+        pytest.skip("the Trainer recomputes whole layers")
+    files = emitted(kind, activation_checkpointing=float(mode))
+    for name, text in files.items():
+        if name.startswith("launch") and name.endswith(".sh"):
+            assert Launch(name, text).recomputes == mode.name.lower(), name
+
+
+def test_other_scripts_say_it_by_what_they_call():
+    assert Launch("", "torchrun train.py --gradient_checkpointing true").recomputes == "full"
+    assert Launch("", "torchrun train.py").recomputes is None
 
 
 def test_what_nobody_stated_is_not_said():

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from ziplan.plan import Checkpointing
+from ziplan.runtimes.shared.said import RECOMPUTED
 from ziplan.units import Launcher
 
 _THREADS = re.compile(r"(?:\bOMP_NUM_THREADS=|--num_cpu_threads_per_process[= ])[\"']?(0*[1-9]\d{0,3}\b|\$)")
 _RECOMPUTES = re.compile(
     r"gradient_checkpointing(_enable\(|[= ]+[Tt]rue|\s*$)|deepspeed\.checkpointing\.checkpoint\("
 )
+MODES: dict[Literal["none", "selective", "full"], str] = {
+    "none": RECOMPUTED[Checkpointing.NONE],
+    "selective": RECOMPUTED[Checkpointing.SELECTIVE],
+    "full": RECOMPUTED[Checkpointing.FULL],
+}
+"""Modes of `activation_checkpointing`, as ziplan's scripts say them."""
+_RECOMPUTED = re.compile(rf"(?m)^#\s+recomputation: ({'|'.join(MODES.values())})$")
 _LAUNCHERS: dict[Launcher, re.Pattern[str]] = {
     "accelerate": re.compile(r"\baccelerate(-launch|\s+launch)\b"),
     "torchrun": re.compile(r"\btorchrun\b|\btorch\.distributed\.(run|launch)\b"),
@@ -57,9 +66,12 @@ class Launch(NamedTuple):
         return None if stated is None else stated[1] in ("True", "true")
 
     @property
-    def recomputes(self) -> bool:
-        """Whether it says that layers are recomputed; ziplan's scripts say it in a comment on train.py."""
-        return _RECOMPUTES.search(self.text) is not None
+    def recomputes(self) -> Literal["none", "selective", "full"] | None:
+        """What it says is recomputed; ziplan's scripts say it in a comment on train.py. None: unsaid."""
+        said = _RECOMPUTED.search(self.text)
+        if said is not None:
+            return next(mode for mode, words in MODES.items() if words == said[1])
+        return "full" if _RECOMPUTES.search(self.text) else None
 
     @property
     def lifts_memlock(self) -> bool:

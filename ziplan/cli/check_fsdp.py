@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ziplan.runtimes.deepspeed.reading.forms import Opened
     from ziplan.runtimes.fsdp.reading import FsdpReading
     from ziplan.solve.problem import Problem
-    from ziplan.workload.training import Workload
+    from ziplan.workload.training import Training, Workload
 
 
 def fsdp_case(opened: Opened, request: Request, problem: Problem, training: Mapping[str, Any]) -> Case:
@@ -30,15 +30,18 @@ def fsdp_case(opened: Opened, request: Request, problem: Problem, training: Mapp
     reading = read_fsdp(opened.document)
     stated = problem.workload.training
     notes = Notes(opened.document)
-    if stated.micro_batch_size is None and reading.sharded is not None:
-        message = "how many sequences a micro-batch has is the script's to say, and in no config"
-        notes.add("unknown", (), message, "say it with --micro-batch-size")
+    ranks = opened.ranks or problem.cluster.gpu_count
+    for message, remedy in _unsaid(stated, ranks) if reading.sharded is not None else ():
+        notes.add("unknown", (), message, remedy)
     found = {**training, **reading.training}
     if "loading" in found:
         found["loading"] = {**stated.loading.model_dump(exclude_unset=True), **found["loading"]}
     precisions = tuple(problem.cluster.node.gpu.peak_flops_per_s)
     workload = load_workload(request.model, found, precisions, request.companions)
-    plan = _plan(reading, replace(problem, workload=workload), opened.ranks or problem.cluster.gpu_count)
+    plan = _plan(reading, replace(problem, workload=workload), ranks)
+    if plan is not None and workload.training.activation_checkpointing == "auto":
+        message = "whether layers are recomputed is the script's to say where the config says no: taken as no"
+        notes.add("unknown", (), message, "say training.activation_checkpointing")
     return Case(
         document=opened.document,
         form="accelerate",
@@ -51,6 +54,24 @@ def fsdp_case(opened: Opened, request: Request, problem: Problem, training: Mapp
         remarks=(*reading.remarks, *notes.remarks),
         asked=stated,
     )
+
+
+def _unsaid(stated: Training, ranks: int) -> Iterator[tuple[str, str]]:
+    """What only the script decides and nobody has stated, each with what states it."""
+    if stated.micro_batch_size is None:
+        message = "how many sequences a micro-batch has is the script's to say, and in no config"
+        yield message, "say it with --micro-batch-size"
+    elif _accumulation(stated, ranks) is None:
+        message = "how many micro-steps are accumulated is the script's to say, and in no config: taken as 1"
+        yield message, "say it with --accumulation-steps, or training.global_batch_size"
+
+
+def _accumulation(stated: Training, ranks: int) -> int | None:
+    """Micro-steps of a step: as stated, else what makes the global batch of a stated micro-batch."""
+    batch, each = stated.global_batch_size, stated.micro_batch_size
+    if stated.accumulation_steps is not None or batch is None or each is None:
+        return stated.accumulation_steps
+    return None if batch % (each * ranks) else batch // (each * ranks)
 
 
 def _plan(reading: FsdpReading, problem: Problem, ranks: int) -> Plan | None:
@@ -68,7 +89,7 @@ def _plan(reading: FsdpReading, problem: Problem, ranks: int) -> Plan | None:
         zero_stage=3.0,
         placement=Placement({home: 1.0}, {home: 1.0}, {home: 1.0}, {node.gpu_tier: 1.0}),
         micro_batch_size=float(training.micro_batch_size),
-        accumulation_steps=float(training.accumulation_steps or 1),
+        accumulation_steps=float(_accumulation(training, ranks) or 1),
         activation_checkpointing=float(Checkpointing.named("none" if mode == "auto" else mode)),
     )
     plan = problem.runtime.settle(problem.cluster, problem.workload, plan)

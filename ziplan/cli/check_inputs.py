@@ -160,9 +160,6 @@ def _of_config(opened: Opened, asked: Asked, launch: Launch | None) -> Case:
     _as_started(opened._replace(nodes=reading.nodes or opened.nodes), launch, reading.ranks, first)
     family = first.workload.model.family
     training = {**request.training, **_over(stated_training(reading, family), stated, launch)}
-    mode = training.get("activation_checkpointing", stated.activation_checkpointing)
-    if mode == "auto" and launch is not None and launch.recomputes:
-        training["activation_checkpointing"] = "full"
     if reading.batch is not None:
         training["global_batch_size"] = reading.batch.train_batch_size
     precisions = tuple(first.cluster.node.gpu.peak_flops_per_s)
@@ -248,9 +245,9 @@ def _computed(opened: Opened, precision: str | None, precisions: tuple[str, ...]
 def _over(config: Mapping[str, Any], training: Training, launch: Launch | None) -> dict[str, Any]:
     """What the config says of training, to be put over what the model's file says, and how PyTorch allocates.
 
-    Where both say how weights are loaded, what only the file says stays. What a launch script tells PyTorch's
-    allocators counts, then what the file says; PyTorch that is told nothing rounds pinned blocks up, and has
-    no segments that grow.
+    What is recomputed a launch script says where neither does. Where both say how weights are loaded, what
+    only the file says stays. What a launch script tells PyTorch's allocators counts, then what the file says;
+    PyTorch that is told nothing rounds pinned blocks up, and has no segments that grow.
     """
     over = dict(config)
     if "loading" in over:
@@ -258,6 +255,9 @@ def _over(config: Mapping[str, Any], training: Training, launch: Launch | None) 
     exact = launch is not None and launch.keeps_pinned_sizes
     if exact or "pinned_rounding" not in training.model_fields_set:
         over["pinned_rounding"] = not exact
+    mode = over.get("activation_checkpointing", training.activation_checkpointing)
+    if mode == "auto" and launch is not None and launch.recomputes is not None:
+        over["activation_checkpointing"] = launch.recomputes
     grows = None if launch is None else launch.expands_segments
     if grows is not None or "expandable_segments" not in training.model_fields_set:
         over["expandable_segments"] = bool(grows)

@@ -185,7 +185,7 @@ def _locked_memory(facts: Facts) -> list[str]:
 def _comments(facts: Facts, trainer: str, notes: Iterable[str]) -> list[str]:
     """What a script says above its commands."""
     fused, loss = by_liger(facts.workload) if trainer == "huggingface" else ("", "")
-    predicted = lines_of_train_py(facts.workload, COMPILED_BY[trainer], fused, loss)
+    predicted = lines_of_train_py(facts.workload, facts.plan, COMPILED_BY[trainer], fused, loss)
     return [*notes, *_of_train_py(facts, trainer), *predicted, *_of_the_others(facts)]
 
 

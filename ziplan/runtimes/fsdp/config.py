@@ -108,7 +108,7 @@ def _yes(value: bool) -> str:
 def _prepared(f: Facts) -> list[str]:
     lines = trainable_lines(f.workload.training)
     prepared = ["In train.py, before the model is sharded:", *lines] if lines else []
-    return [*prepared, *lines_of_train_py(f.workload, COMPILED_BY), *_of_the_others(f)]
+    return [*prepared, *lines_of_train_py(f.workload, f.plan, COMPILED_BY), *_of_the_others(f)]
 
 
 def _of_the_others(f: Facts) -> list[str]:

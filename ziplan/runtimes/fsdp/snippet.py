@@ -120,7 +120,7 @@ def setup_module(f: Facts) -> str:
         "recompute": f.plan.activation_checkpointing == Checkpointing.FULL,
         "attention": f.plan.activation_checkpointing == Checkpointing.SELECTIVE,
         "compile": f.workload.training.kernels == "compiled",
-        "said": "\n".join(lines_of_train_py(f.workload, "`setup`, layer by layer")),
+        "said": "\n".join(lines_of_train_py(f.workload, f.plan, "`setup`, layer by layer")),
         "recomputed_attention": "\n".join(f"    {line}" for line in recomputed_attention()),
         "offload": bool(f.offloaded),
         "root": ROOT if f.trained else INFERRING_ROOT,

@@ -6,6 +6,7 @@ lines of comment.
 
 from __future__ import annotations
 
+from ziplan.plan import Checkpointing, Plan
 from ziplan.workload.kernels import EAGER_ALONE, EAGER_UNLESS_ASKED, LIGER_LEAVES_OUT, OF_LIGER
 from ziplan.workload.training import Training, Workload
 
@@ -18,6 +19,12 @@ LOSSES = {
     "in-place": "made in place of an fp32 copy of the logits, as Megatron-LM's is",
 }
 
+RECOMPUTED = {
+    Checkpointing.NONE: "none",
+    Checkpointing.SELECTIVE: "of attention alone",
+    Checkpointing.FULL: "of every layer",
+}
+"""What is computed again in backward, as scripts say it and `check` reads it there."""
 
 OF_THE_SCRIPT = "flash-attn's or Apex's on 16-bit logits; model(labels=...) makes fp32 of them"
 """What a script has to do for a fused loss."""
@@ -57,8 +64,10 @@ def has_fused_loss(workload: Workload) -> bool:
     )
 
 
-def lines_of_train_py(workload: Workload, compiled: str, fused: str = "", loss: str = "") -> list[str]:
-    """What was planned of attention, of what lies between products, and of the loss.
+def lines_of_train_py(
+    workload: Workload, plan: Plan, compiled: str, fused: str = "", loss: str = ""
+) -> list[str]:
+    """What was planned of attention, of what lies between products, of recomputation and of the loss.
 
     `compiled`, `fused` and `loss` say what asks for compiled kernels, for fused ones and for a fused loss;
     where the last two are empty the script has to.
@@ -72,6 +81,7 @@ def lines_of_train_py(workload: Workload, compiled: str, fused: str = "", loss: 
         said.append(f"kernels: fused, {asked}")
     else:
         said.append("kernels: eager, modules as transformers has them")
+    said.append(f"recomputation: {RECOMPUTED[Checkpointing(int(plan.activation_checkpointing))]}")
     if training.loss is not None:
         by = f", {loss or OF_THE_SCRIPT}" if training.loss == "fused" else ""
         said.append(f"loss: {LOSSES[training.loss]}{by}")
