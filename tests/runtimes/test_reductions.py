@@ -115,3 +115,18 @@ def test_a_config_that_reduces_to_the_owner_sends_half(tmp_path, stage):
 
 def test_stage_3_without_reduce_scatter_sends_twice_as_much(tmp_path):
     assert of_config(tmp_path, {"stage": 3, "reduce_scatter": False}) == 2 * of_config(tmp_path, {"stage": 3})
+
+
+def test_pytorch_alone_reduces_beside_backward_in_buckets_of_25_mib():
+    """DeepSpeed's stage 0 does when backward has ended; what is in the last bucket is waited for."""
+
+    def ways(version, *segments):
+        answer = told(0, runtime=Released(version))
+        found = {id(d): d for s in answer.segments if s.name in segments for c in s.chains for d in c}
+        return sum(d.amount for d in found.values() if d[:2] == ("gradient reduce", "collective"))
+
+    assert (ways("0.19.8", "micro-step"), ways("0.19.8", "gradients out")) == (0, 2)
+    assert (ways("PyTorch", "micro-step"), ways("PyTorch", "gradients out")) == (
+        2 * ceil(2 * P / (25 << 20)),
+        0,
+    )

@@ -44,8 +44,8 @@ def fill(gradients: Iterable[int], bucket_params: float) -> list[int]:
 
 
 def order(f: Facts) -> Order:
-    """Of stages 1 to 3 where they reduce beside backward."""
-    beside = where(f.plan.zero_stage >= 1, 1 - f.copies_in_turn, 0.0)
+    """Of what is reduced beside backward: in stages 1 to 3, and by PyTorch's own data parallelism."""
+    beside = where(f.plan.zero_stage >= 1, 1 - f.copies_in_turn, f.in_pytorch)
     first, last = (
         each(lambda bucket, end=end: filled(f.workload.model, bucket)[end], f.knobs.reduce_bucket)
         for end in (0, 1)

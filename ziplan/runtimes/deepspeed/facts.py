@@ -12,6 +12,7 @@ import numpy as np
 from ziplan.laws.law import where
 from ziplan.runtimes.deepspeed.fetches import Fetches
 from ziplan.runtimes.deepspeed.knobs import (
+    DDP_BUCKET_BYTES,
     KEYS,
     PIN_MEMORY,
     STAGE_0_BUCKET,
@@ -60,7 +61,8 @@ class Facts(StateFacts):
             found = found._replace(reuse_distance=0.0)
         said: dict[str, Any] = {KEYS[key]: value for key, value in (self.zero or {}).items() if key in KEYS}
         found = found._replace(reentrant=self.reentrant, **said)
-        bucket = where(self.plan.zero_stage < 1, STAGE_0_BUCKET, found.reduce_bucket)
+        stage_0 = DDP_BUCKET_BYTES / self.element if self.in_pytorch else STAGE_0_BUCKET
+        bucket = where(self.plan.zero_stage < 1, stage_0, found.reduce_bucket)
         return found._replace(reduce_bucket=bucket)
 
     @cached_property
@@ -246,6 +248,11 @@ class Facts(StateFacts):
         return self.stated.round_robin_gradients
 
     @cached_property
+    def in_pytorch(self) -> float:
+        """1 where PyTorch's own data parallelism has the gradients, and no DeepSpeed."""
+        return 1.0 - self.traits.passes_gradients
+
+    @cached_property
     def overlaps(self) -> bool:
         """`overlap_comm`: on in what is emitted, and where nothing is said of a run."""
         return (self.overlap_comm if self.stated is None else self.stated.overlap_comm) is not False
@@ -254,9 +261,10 @@ class Facts(StateFacts):
     def reduces_in_backward(self) -> float:
         """1 where the last gradients are reduced, and leave the GPU, while backward runs.
 
-        Stage 1 needs `overlap_comm` for that (`stage_1_and_2.py:process_gradients`), stage 0 waits.
+        Stage 1 needs `overlap_comm` for that (`stage_1_and_2.py:process_gradients`), stage 0 waits, and
+        PyTorch's own data parallelism does not (`reducer.cpp:mark_variable_ready`, arXiv:2006.15704).
         """
-        in_stage1 = where(self.plan.zero_stage >= 1, 1 - self.copies_in_turn, 0.0)
+        in_stage1 = where(self.plan.zero_stage >= 1, 1 - self.copies_in_turn, self.in_pytorch)
         return where(self.plan.zero_stage >= 2, 1.0, in_stage1)
 
     @cached_property

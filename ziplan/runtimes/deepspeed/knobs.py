@@ -46,6 +46,9 @@ SWAP_ALIGNMENT_ELEMENTS = 256 * int(AIO["intra_op_parallelism"])
 STAGE_0_BUCKET = 500_000_000
 """Elements that stage 0 reduces at once, whatever is set (`engine.py:MEMORY_OPT_ALLREDUCE_SIZE`)."""
 
+DDP_BUCKET_BYTES = 25.0 * (1 << 20)
+"""Of PyTorch's `DistributedDataParallel` (`bucket_cap_mb`), whose first one is smaller still."""
+
 LARGEST_REDUCE_BUCKET = 500_000_000
 SMALLEST_REDUCE_BUCKET = 10_000_000
 

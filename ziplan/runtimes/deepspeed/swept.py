@@ -57,15 +57,17 @@ def on_the_reducing_stream(f: Facts) -> float:
 
     Below stage 3 gradients are moved into the bucket on backward's stream
     (`stage_1_and_2.py:reduce_independent_p_g_buckets_and_remove_grads`); they are averaged, flattened and
-    moved out of it on the one that reduces (`average_tensor`, `reduce_ipg_grads`).
+    moved out of it on the one that reduces (`average_tensor`, `reduce_ipg_grads`). PyTorch's own data
+    parallelism makes its copies on backward's.
     """
-    return where(f.plan.zero_stage >= 3, 1.0, 1 - 1 / (IN_A_BUCKET + _reduces_flat(f)))
+    below = (1 - f.in_pytorch) * (1 - 1 / (IN_A_BUCKET + _reduces_flat(f)))
+    return where(f.plan.zero_stage >= 3, 1.0, below)
 
 
 def _reduced(f: Facts, share: float) -> float:
     """Bytes of gradients on their way through the buckets, and of a rank's own out of them."""
     engine = f.traits.passes_gradients
-    return engine * (_whole(f, share) + _own(f, share)) + (1 - engine) * _replicated(f, share)
+    return engine * (_whole(f, share) + _own(f, share)) + f.in_pytorch * _replicated(f, share)
 
 
 def _whole(f: Facts, share: float) -> float:
@@ -173,7 +175,7 @@ def beside_the_update(f: Facts) -> float:
     whole = _cast(f) + (READ_AND_WRITTEN + 1) * f.master + _checked(f) + f.scaled + cast_back
     copies = where(f.gpu_master > 0, 1.0, 0.0)
     engine = f.traits.passes_gradients
-    return engine * copies * where(stage >= 1, part, whole) + (1 - engine) * _clipped(f)
+    return engine * copies * where(stage >= 1, part, whole) + f.in_pytorch * _clipped(f)
 
 
 def _clipped(f: Facts) -> float:
