@@ -85,12 +85,14 @@ class Link(Part):
 class Cpu(Part):
     """The host processors of a node, together.
 
-    `adam_params_per_s` is what all their cores update. `core_bandwidth` is what one core, alone at work,
-    reads from memory; a thread that updates is limited by it (`ziplan.hardware.rates.ADAM_FETCHED`). With
-    `huge_pages` the system hands memory out in huge pages unasked (transparent_hugepage: always); None: not.
+    `sockets` are processors (None: two, as servers have), `adam_params_per_s` is what all their cores update.
+    `core_bandwidth` is what one core, alone at work, reads from memory; a thread that updates is limited by
+    it (`ziplan.hardware.rates.ADAM_FETCHED`). With `huge_pages` the system hands memory out in huge pages
+    unasked (transparent_hugepage: always); None: not.
     """
 
     name: str = ""
+    sockets: int | None = Field(default=None, ge=1, le=MOST, strict=True)
     cores: int | None = Field(default=None, ge=1, le=MOST, strict=True)
     adam_params_per_s: UpdateRate | None = None
     core_bandwidth: Bandwidth | None = None

@@ -12,19 +12,32 @@ THREADS = "threads of the CPU optimizer"
 
 FEW_THREADS = "of a node, by `training.optimizer_threads`: too few for DRAM to limit the update"
 
-DRAM_SHARE = (0.43, 0.25, 0.57)
-"""Share of a node's theoretical DRAM bandwidth that the CPU optimizer reaches: (value, low, high).
+DRAM_SHARE = (0.23, 0.16, 0.43)
+"""Share of the theoretical DRAM bandwidth that an update on two processors reaches: (value, low, high).
 
-Each is parameters per second x 28 B over sockets x channels x rate of a channel:
-DGX-2, 10e9 parameters in 2.57 s: 109 of 256 GB/s, 0.43 (arXiv:2101.06840 table 4);
-2 x Xeon Gold 6330, 32e9 in 9.6 s: 93 of 375.4 GB/s, 0.25 (https://github.com/ITcarrot/RoundPipe);
-Grace, 8e9 in 0.769 s: 291 of 512 GB/s, 0.57 (arXiv:2509.21271).
+Bytes that the update passes over sockets x channels x rate of a channel, the middle of four:
+DGX-2, 10e9 parameters in 2.57 s at 28 B, 109 of 256 GB/s, 0.43 (arXiv:2101.06840 table 4);
+2 x Xeon Gold 6330, 32e9 in 9.6 s at 28 B, 93 of 375.4 GB/s, 0.25 (https://github.com/ITcarrot/RoundPipe);
+whole updates of DeepSpeed, which scale and cast besides, at 42 B, on the hosts of A100s if those have the
+409.6 GB/s of two EPYCs: 72.7e9 over 4 nodes in 10 s less 1 s for the way back, 85 GB/s, 0.21
+(https://github.com/deepspeedai/DeepSpeed/issues/6834), 6.74e9 in 4.6 s less 0.1, 63 GB/s, 0.16
+(https://github.com/deepspeedai/DeepSpeed blogs/deepspeed-zenflow, figure 4).
 """
 
 DRAM_SHARE_SOURCE = (
     f"{DRAM_SHARE[0]:.0%} of the node's theoretical DRAM bandwidth at {ADAM_BYTES:.0f} bytes per parameter, "
-    "as on DGX-2 (arXiv:2101.06840 table 4); 25 % on 2 x Xeon Gold 6330 "
-    "(https://github.com/ITcarrot/RoundPipe), 57 % on Grace (arXiv:2509.21271)"
+    "the middle of 16 % (a host of A100s, https://github.com/deepspeedai/DeepSpeed blogs/deepspeed-zenflow), "
+    "21 % (another, issues/6834 there), 25 % (2 x Xeon Gold 6330, https://github.com/ITcarrot/RoundPipe) and "
+    "43 % (DGX-2, arXiv:2101.06840 table 4)"
+)
+
+ONE_SOCKET_SHARE = (0.57, 0.23, 0.57)
+"""The same of one processor, whose memory is all its own: Grace, 8e9 in 0.769 s at 28 B, 291 of 512 GB/s."""
+
+ONE_SOCKET_SOURCE = (
+    f"{ONE_SOCKET_SHARE[0]:.0%} of the theoretical DRAM bandwidth at {ADAM_BYTES:.0f} bytes per parameter, "
+    "as on Grace (arXiv:2509.21271), the only node of one processor that is published; "
+    f"{DRAM_SHARE[0]:.0%} where it does as those of two"
 )
 
 NODE_ADAM_RATE = (3.33e9, 1.82e9, 10.4e9)
@@ -157,5 +170,7 @@ def _of_all_cores(node: Node) -> Rate:
     at_peak = cpu_adam_time_by_bandwidth(
         params=1.0, optimizer_bytes_per_param=ADAM_BYTES, dram_bandwidth=bandwidth
     )
-    rate, low, high = (share / at_peak for share in DRAM_SHARE)
-    return taken(name, rate, unit, DRAM_SHARE_SOURCE, low, high)._replace(dram_limited=True)
+    alone = node.cpu.sockets == 1
+    shares, source = (ONE_SOCKET_SHARE, ONE_SOCKET_SOURCE) if alone else (DRAM_SHARE, DRAM_SHARE_SOURCE)
+    rate, low, high = (share / at_peak for share in shares)
+    return taken(name, rate, unit, source, low, high)._replace(dram_limited=True)

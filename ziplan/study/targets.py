@@ -38,15 +38,13 @@ WHY: dict[tuple[str, str], str] = {
         "one gathers, sums and passes through memory would take that long if nothing of it were hidden)"
     ),
     ("deepspeed", OPTIMIZER_ON_HOST): (
-        "a trillion parameters and more on 64 and 128 machines, 13 to 70 s longer (two trillion 120) than "
-        "products, network and optimizer one after the other; two ranks on a machine of two processors, "
-        "whose optimizer and copies took twice as long as its DRAM and links would; DeepCompile's runs, flat "
-        "over the sequence, copied by one thread of each rank to and from memory that is not pinned: "
-        "processors are not stated; V100s at a width of 2,048 with modules that nothing fuses, a batch that "
-        "fits in GPU memory and one optimizer step each, all read off one figure; a bar of one "
-        "sequence that takes about as long as the optimizer alone; a Llama on eight A800 in a release whose host casts the last gradients, which "
-        "took 15 s more than copies and update would: its developers saw 26 s of backward where a GPU that "
-        "casts takes 0.3 (pull request 6962; neither its machine nor this one's launcher is stated)"
+        "a trillion parameters and more on 64 and 128 machines, 10 to 60 s longer (two trillion 110) than "
+        "products, network and optimizer one after the other; V100s at a width of 2,048 with modules that "
+        "nothing fuses, a batch that fits in GPU memory and one optimizer step each, all read off one "
+        "figure; a bar of one sequence that takes about as long as the optimizer alone; a Llama on eight "
+        "A800 in a release whose host casts the last gradients, which took 15 s more than copies and update "
+        "would: its developers saw 26 s of backward where a GPU that casts takes 0.3 (pull request 6962; "
+        "neither its machine nor this one's launcher is stated)"
     ),
     ("deepspeed", PARAMS_ON_HOST): (
         "the same Llama with its parameters on the host too; "
