@@ -13,6 +13,7 @@ from ziplan.runtimes.fsdp.facts import Facts
 from ziplan.runtimes.fsdp.released import FSDP1, Released
 from ziplan.runtimes.fsdp.swept import clipped, summed
 from ziplan.runtimes.terms import GRADIENT_PASSES, PACKED, SUMMED, UNPACKED, UPDATE_PASSES
+from ziplan.workload.load import load_workload
 
 RANKS = 8.0
 MODEL = toy(4)
@@ -50,6 +51,18 @@ def test_what_computes_as_it_is_kept_is_not_cast():
     packed, _, _, sums, clips = passes(master_precision="bf16")
     assert (packed, sums) == pytest.approx((4 * GATHERED / RANKS, 0))
     assert clips == pytest.approx(6 * P / RANKS)
+
+
+def test_a_flat_tensor_pads_no_rows():
+    """Eight experts over 32 ranks: each tensor of all of them has four times its elements in FSDP2."""
+    work, machine = load_workload("mixtral-8x7b", {"sequence_length": 512}, ("bf16",)), cluster(gpus=32)
+    chosen = plan("hbm", "hbm", dp_degree=32.0)
+    held = []
+    for runtime in (RUNTIMES["fsdp"], Released(FSDP1)):
+        book = runtime.ledger(Derivation(record=False), machine, work, runtime.settle(machine, work, chosen))
+        held.append(next(line.low for line in book.lines if (line.tier, line.name) == ("hbm", "parameters")))
+    assert held[1] == pytest.approx(4 * work.model.params / 32)
+    assert held[0] > 3 * held[1]
 
 
 def test_one_flat_tensor_needs_no_copies_and_divides_its_gradients():

@@ -32,7 +32,7 @@ class Facts(shared.Facts):
     @cached_property
     def groups(self) -> Groups:
         """What is gathered and reduced together."""
-        return groups(self.workload.model, self.plan.dp_degree)
+        return groups(self.workload.model, self._padded_to)
 
     @cached_property
     def stops_early(self) -> float:
@@ -102,7 +102,12 @@ class Facts(shared.Facts):
     @cached_property
     def trained_groups(self) -> Groups:
         """What is reduced together."""
-        return groups(self.workload.model, self.plan.dp_degree, trained=True)
+        return groups(self.workload.model, self._padded_to, trained=True)
+
+    @cached_property
+    def _padded_to(self) -> float:
+        """Rows of a tensor are padded to the ranks; a flat tensor's end, which is nothing beside it."""
+        return 1.0 if self.flat else self.plan.dp_degree
 
     @cached_property
     def frozen(self) -> float:

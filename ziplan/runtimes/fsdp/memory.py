@@ -18,9 +18,11 @@ GRADIENT_COPIES = 2.0
 """Whole gradients stand twice while they are reduced: autograd's, and flat for the reduce-scatter."""
 
 
-def ledger(derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
-    """All lines of a plan. One instance of HBM is a GPU, of DRAM a node."""
-    facts, book = Facts(derivation, cluster, workload, plan), Ledger(derivation)
+def ledger(
+    derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, flat: bool = False
+) -> Ledger:
+    """All lines of a plan. One instance of HBM is a GPU, of DRAM a node; `flat` of FSDP1."""
+    facts, book = Facts(derivation, cluster, workload, plan, flat), Ledger(derivation)
     _states(book, facts, facts.gpu, 1 - facts.offloaded, 1.0)
     for chapter in (_gathered, _unreduced, _staged):
         chapter(book, facts)

@@ -1,4 +1,4 @@
-"""FSDP before `fully_shard`: other passes through the GPU's memory, in all else taken as FSDP2."""
+"""FSDP before `fully_shard`: other passes through the GPU's memory and no padding of rows, else as FSDP2."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Released:
         return fsdp.settle(cluster, workload, plan)
 
     def ledger(self, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
-        """Bytes by tier and phase, as FSDP2 holds them."""
-        return fsdp.ledger(derivation, cluster, workload, plan)
+        """Bytes by tier and phase, as FSDP2 holds them, of shards that are not padded row by row."""
+        return fsdp.ledger(derivation, cluster, workload, plan, flat=True)
 
     def program(
         self, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan
