@@ -95,6 +95,20 @@ def test_a_slow_node_that_only_computes_takes_as_much_longer():
     assert after.tally.busy["gpu"] == pytest.approx(2 * after.tally.busy["other ranks' gpu"])
 
 
+@pytest.mark.parametrize(("stated", "factor"), [(None, 0.5), (4e9, 1.0)])
+def test_an_update_that_memory_limits_is_as_slow_as_memory(stated, factor):
+    box = machine()
+    dram = box.node.tiers["dram"].model_copy(update={"read_bandwidth": 100e9})
+    cpu = box.node.cpu.model_copy(update={"adam_params_per_s": stated, "cores": None})
+    node = box.node.model_copy(update={"tiers": {**box.node.tiers, "dram": dram}, "cpu": cpu})
+    made = [Machine(type(box)(node, 1), "bf16", None, 2.0, slow) for slow in ({}, {"dram": 0.5})]
+    rates = []
+    for each in made:
+        (processors, *_) = links(each.path("cpu_optimizer"))
+        rates.append(each.capacities[processors])
+    assert rates[1] == pytest.approx(factor * rates[0])
+
+
 def test_a_slow_drive_costs_nothing_where_no_drive_is_used():
     before, after = (ideal(machine(nodes=2), plan(dp_degree=4.0), slow=s) for s in ({}, {"drive": 0.1}))
     assert after.makespan == pytest.approx(before.makespan, rel=1e-9)

@@ -136,7 +136,9 @@ class Machine:
         rate, scale = self._known("cpu_optimizer", found), ADAM_BYTES / self.ranks_per_node
         if found.threads:
             self.assumptions[THREADS] = Assumed(THREADS, found.threads, "1", FEW_THREADS)
-        return Path(scale, (*self._link(CPU, rate * scale), *self._dram("read")))
+        # What memory limits is as slow as memory is.
+        limit = self._node.tier_of("dram") if found.dram_limited else ""
+        return Path(scale, (*self._link(CPU, rate * scale, alias=limit or ""), *self._dram("read")))
 
     def _gather(self) -> tuple[tuple[str, float], ...]:
         """The fabric between GPUs (their host links where there is none) and the network of the node."""
