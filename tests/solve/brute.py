@@ -20,9 +20,14 @@ def one_by_one(problem: Problem, code_changes=False):
 
 
 def rank(answer):
-    """Plans that may fit are ranked by on how many tiers they are tight."""
+    """Of plans that may fit those come first of whose needs the middle is there on every tier.
+
+    Of these, those that are tight on fewer tiers.
+    """
     if answer.verdict == "tight":
-        return len([tier for tier in answer.memory.values() if tier.high > tier.available])
+        likely = all((tier.low + tier.high) / 2 <= tier.available for tier in answer.memory.values())
+        short = len([tier for tier in answer.memory.values() if tier.high > tier.available])
+        return short if likely else 10
     return {"fits": FITS, "does_not_fit": LACKS}[answer.verdict]
 
 

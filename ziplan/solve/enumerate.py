@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -21,8 +21,12 @@ KNEE = 1.05
 WEAR_WEIGHT = 1e6
 """Seconds that a byte written to flash counts for: enough that time decides among equal wear only."""
 
-FITS, TIGHT, DOES_NOT_FIT = 0, 1, 100
-"""How a plan fits; one that is tight on more tiers than one ranks that much below."""
+FITS, TIGHT, UNLIKELY, DOES_NOT_FIT = 0, 1, 10, 100
+"""How a plan fits: surely; likely, the middle of what may be needed being there on every tier; at best; not.
+
+Of those that are likely to, one that is tight on more tiers than one ranks that much below. Of the others
+their number tells little: one tier that may lack half as much again is worse than two that may a hundredth.
+"""
 
 WORTH_OFFLOADING = 1.02
 """Factor by which moving more off the GPU must win: less is simpler, and the difference within the error."""
@@ -55,7 +59,7 @@ class Candidate(NamedTuple):
 class Survey(NamedTuple):
     """A problem's grid, the best plan of each placement, and the estimate of every plan where it is kept.
 
-    `tight` is the best of the plans that are likely to fit, where one that surely fits leads.
+    `tight` is the best of the plans that are likely to fit.
     """
 
     grid: Grid
@@ -85,43 +89,31 @@ def _pinned(axis: Axis, fixed: Mapping[str, Any]) -> Axis:
 def best_by_placement(problem: Problem, grid: Grid) -> list[Candidate]:
     """For each placement its best plan, best placement first.
 
-    A plan that surely fits beats one that may, on fewer tiers rather than more, which beats one
-    that does not; then the objective decides, among the last what all tiers surely lack together,
-    each as a share of what it has, and of those that lack the same what they may lack; then the order
-    of the axes, which lists what costs less elsewhere first; then reading ahead (`ALIKE`). Where the
-    batch is free, the fewest accumulation steps lead among the plans within `KNEE` of the cheapest of
-    all. Of the placements that then cost about the same, the one that moves least off the GPU leads.
+    A plan that surely fits beats one that is likely to, that one on fewer tiers rather than more, which
+    beats one that may, which beats one that does not; then the objective decides, among the last what all
+    tiers surely lack together, each as a share of what it has, and of those that lack the same what they
+    may lack; then the order of the axes, which lists what costs less elsewhere first; then reading ahead
+    (`ALIKE`). Where the batch is free, the fewest accumulation steps lead among the plans within `KNEE` of
+    the cheapest of all. Of the placements that then cost about the same, the one that moves least off the
+    GPU leads.
     """
-    rank, cost, _ = _scored(problem, grid)
+    rank, cost = _scored(problem, grid)
     return _best_of_each(problem, grid, rank, cost)
 
 
-def _scored(problem: Problem, grid: Grid) -> tuple[Any, Any, Any]:
-    """(how it fits, cost, whether it is likely to fit) of every plan of a grid, chunk by chunk."""
+def _scored(problem: Problem, grid: Grid) -> tuple[Any, Any]:
+    """(how it fits, cost) of every plan of a grid, chunk by chunk."""
     rank = np.empty(grid.shape, dtype=np.int8)
     cost = np.empty(grid.shape)
-    likely = np.empty(grid.shape, dtype=bool)
     for chunk in grid.chunks():
         place = tuple(slice(piece.start, piece.stop) for piece in chunk)
-        answer = _estimates(problem, grid, chunk)
-        rank[place], cost[place] = scores(problem, answer)
-        likely[place] = _likely(answer)
-    return rank, cost, likely
+        rank[place], cost[place] = scores(problem, _estimates(problem, grid, chunk))
+    return rank, cost
 
 
-def _likely(answer: Estimate) -> Any:
-    """Whether the middle of what may be needed is there, on every tier."""
-    there: Any = True
-    for tier in answer.memory.values():
-        there = there & (tier.low + tier.high <= 2 * tier.available)
-    return there
-
-
-def _best_tight(problem: Problem, grid: Grid, rank: Any, cost: Any, likely: Any) -> Candidate | None:
-    """The best of the plans that are likely to fit and not sure to; None where none surely fits."""
-    if rank.min() != FITS:
-        return None
-    tight = np.where(likely & (rank != FITS) & (rank != DOES_NOT_FIT), TIGHT, DOES_NOT_FIT)
+def _best_tight(problem: Problem, grid: Grid, rank: Any, cost: Any) -> Candidate | None:
+    """The best of the plans that are likely to fit and not sure to, on however many tiers they are tight."""
+    tight = np.where((rank >= TIGHT) & (rank < UNLIKELY), TIGHT, DOES_NOT_FIT)
     if tight.min() == DOES_NOT_FIT:
         return None
     tight, cost, steps = (
@@ -164,8 +156,12 @@ def _least_offloaded_first(found: list[Candidate], limit: float | None) -> list[
 
 def scores(problem: Problem, answer: Estimate) -> tuple[Any, Any]:
     """(how it fits, cost) of every plan that an estimate is of."""
-    short: Any = sum(1 * (tier.high > tier.available) for tier in answer.memory.values())
-    rank = np.where(answer.fits, FITS, np.where(answer.may_fit, TIGHT - 1 + short, DOES_NOT_FIT))
+    short, likely = cast(Any, 0), cast(Any, True)
+    for tier in answer.memory.values():
+        short = short + 1 * (tier.high > tier.available)
+        likely = likely & (tier.low + tier.high <= 2 * tier.available)
+    tight = np.where(likely, TIGHT - 1 + short, UNLIKELY)
+    rank = np.where(answer.fits, FITS, np.where(answer.may_fit, tight, DOES_NOT_FIT))
     cost: Any = objective(problem, answer)
     known = np.where(np.isnan(cost), NO_KNOWN_COST, cost)
     # Nearest to fitting is what surely lacks least, and of plans that lack the same what may lack least.
@@ -249,14 +245,14 @@ def surveyed(problem: Problem, code_changes: bool = False) -> Survey:
     """A problem's whole grid; its estimate is kept where it is small."""
     grid = search_grid(problem, code_changes)
     if grid.size > CHUNK:
-        rank, cost, likely = _scored(problem, grid)
+        rank, cost = _scored(problem, grid)
         found = _best_of_each(problem, grid, rank, cost)
-        return Survey(grid, found, None, _best_tight(problem, grid, rank, cost, likely))
+        return Survey(grid, found, None, _best_tight(problem, grid, rank, cost))
     (whole,) = grid.chunks()
     answer = _estimates(problem, grid, whole)
     rank, cost = scores(problem, answer)
     found = _best_of_each(problem, grid, rank, cost)
-    return Survey(grid, found, answer, _best_tight(problem, grid, rank, cost, _likely(answer)))
+    return Survey(grid, found, answer, _best_tight(problem, grid, rank, cost))
 
 
 def _survey(problem: Problem, grid: Grid, answer: Estimate, steps: float | None = None) -> Survey:

@@ -17,6 +17,7 @@ from ziplan.solve.enumerate import (
     FITS,
     KNEE,
     TIGHT,
+    UNLIKELY,
     Candidate,
     Survey,
     evaluated,
@@ -84,9 +85,14 @@ def _by_verdict(found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _faster_tight(problem: Problem, survey: Survey) -> Estimate | None:
-    """The best plan that is likely to fit, where it beats the one that surely does by enough to be tried."""
-    tight = survey.tight
-    if tight is None or problem.objective == "wear" or not survey.found[0].paid > WORTH_A_TRY * tight.paid:
+    """The best plan that is likely to fit, where it beats the lead by enough to be tried.
+
+    The lead surely fits, or is likely to and tight on fewer tiers.
+    """
+    tight, lead = survey.tight, survey.found[0]
+    if tight is None or problem.objective == "wear" or lead.rank >= UNLIKELY:
+        return None
+    if not lead.paid > WORTH_A_TRY * tight.paid:
         return None
     return evaluated(problem, survey.grid, tight)
 
