@@ -8,6 +8,7 @@ a share of the optimizer's bytes is what the sub-groups of one side come to, and
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 
@@ -42,8 +43,9 @@ def whole_groups(model: Model, dp_degree: float, sub_group_params: float, share:
         return float(shares[_place(shares, share)])
     degrees, sizes, asked = np.broadcast_arrays(dp_degree, sub_group_params, share)
     whole = np.empty(asked.shape)
-    for degree, size in {(float(d), float(s)) for d, s in zip(degrees.flat, sizes.flat, strict=True)}:
-        shares = np.asarray(host_shares(model, degree, size))
+    # Of each by itself before they are spread: a grid has few degrees and sizes, and many shares.
+    for degree, size in product(np.unique(dp_degree), np.unique(sub_group_params)):
+        shares = np.asarray(host_shares(model, float(degree), float(size)))
         here = (degrees == degree) & (sizes == size)
         whole[here] = shares[_place(shares, asked[here])]
     return whole  # type: ignore[return-value]
