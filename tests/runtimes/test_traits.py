@@ -85,6 +85,7 @@ def test_the_newest_release_is_the_runtime_itself():
         ("reduces_to_all", "0.12.4", "0.12.3"),
         ("pins_by_default", "0.19.5", "0.19.3"),
         ("waits_for_gradients", "0.19.3", "0.19.5"),
+        ("locks_swap_buffers", "0.19.4", "0.19.3"),
         ("casts_gradients_on_host", "0.15.3", "0.15.4"),
         ("stages_gradients", "0.16.2", "0.16.3"),
     ],

@@ -221,9 +221,12 @@ def _pin(
 
 
 def _swap_buffers(book: Ledger, f: Facts, host: str) -> None:
-    """Buffers of the swappers, locked to the byte by `mlock`, and what is too small to swap."""
-    for name, amount, knob in _swappers(f):
-        book.add(name, host, RUNNING, amount, pinned=True, knob=knob)
+    """Buffers of the swappers, locked to the byte by `mlock` or pinned by PyTorch, and what cannot swap."""
+    for name, amount, knob, blocks in _swappers(f):
+        if f.traits.locks_swap_buffers:
+            book.add(name, host, RUNNING, amount, pinned=True, knob=knob)
+        else:
+            _pin(book, f, host, name, amount, f.ranks * blocks, knob)
         if f.cluster.node.memlock_limit is not None:
             book.add(name, MEMLOCK, RUNNING, amount / f.ranks, pinned=True, knob=f"ulimit -l, {knob}")
     unswapped = f.shards.owned - f.shards.swappable_params
@@ -231,8 +234,8 @@ def _swap_buffers(book: Ledger, f: Facts, host: str) -> None:
     book.add("parameters that cannot swap", host, RUNNING, small, pinned=True, knob="aio.block_size")
 
 
-def _swappers(f: Facts) -> Iterator[tuple[str, float, str]]:
-    """(name, bytes on one node, knob) of every buffer that NVMe is read into or written from."""
+def _swappers(f: Facts) -> Iterator[tuple[str, float, str, float]]:
+    """(name, bytes on one node, knob, blocks of a rank) of all that NVMe is read into or written from."""
     apply, plan, on_nvme = f.derivation.apply, f.plan, where(f.params_on(f.nvme) > 0, 1.0, 0.0)
     states = apply(
         laws.optimizer_swap_buffer_bytes,
@@ -243,7 +246,8 @@ def _swappers(f: Facts) -> Iterator[tuple[str, float, str]]:
         share=f.swaps_optimizer,
         ranks_per_instance=f.ranks,
     )
-    yield "optimizer swap buffers", states, "sub_group_size, offload_optimizer.buffer_count"
+    count = maximum(plan.optimizer_buffer_count, 1.0)
+    yield "optimizer swap buffers", states, "sub_group_size, offload_optimizer.buffer_count", count
     read = apply(
         laws.param_swap_buffer_bytes,
         "pinned buffers that parameters are read into",
@@ -253,7 +257,7 @@ def _swappers(f: Facts) -> Iterator[tuple[str, float, str]]:
         share=f.swaps_params,
         ranks_per_instance=f.ranks,
     )
-    yield "parameter swap buffers", read, "offload_param.buffer_size, buffer_count"
+    yield "parameter swap buffers", read, "offload_param.buffer_size, buffer_count", 1.0
     written = apply(
         laws.param_write_back_bytes,
         "pinned buffer for updated parameters",
@@ -263,4 +267,4 @@ def _swappers(f: Facts) -> Iterator[tuple[str, float, str]]:
         share=on_nvme,
         ranks_per_instance=f.ranks,
     )
-    yield "parameter write-back buffer", written, "sub_group_size, dp_degree"
+    yield "parameter write-back buffer", written, "sub_group_size, dp_degree", 1.0

@@ -44,6 +44,7 @@ RELEASED = {
     "0.18.0": "2025-10",
     "0.18.3": "2025-12",
     "0.19.0": "2026-05",
+    "0.19.4": "2026-08",
     "0.19.5": "2026-08",
     "0.19.8": "2026-11",
 }
@@ -210,6 +211,12 @@ WINDOWS: dict[str, Window] = {
         "aten/src/THC/THCCachingHostAllocator.cpp, in PyTorch to 1.10 (1.11 is of March 2022, as is 0.6.0), "
         "asks cudaHostAlloc for the size that it is asked for",
     ),
+    "locks_swap_buffers": Window(
+        "0.19.4",
+        None,
+        "runtime/swap_tensor/utils.py:SwapBufferManager and partitioned_param_swapper.py of 0.3.16 to 0.19.3 "
+        "have PyTorch pin their buffers; https://github.com/deepspeedai/DeepSpeed/pull/8212 locks them",
+    ),
     "pins_by_default": Window(
         "0.19.5",
         None,
@@ -317,6 +324,8 @@ class Traits(NamedTuple):
     """The buffer for parameters that are written to NVMe holds whole tensors, not shards."""
     pins_exactly: float
     """PyTorch pins no more than it is asked for."""
+    locks_swap_buffers: float
+    """Buffers that are swapped through are locked to the byte, and not pinned by PyTorch."""
     pins_by_default: float
     """What zero.Init put on the host stays pinned when it has moved."""
     pins_master_weights: float
