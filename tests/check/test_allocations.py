@@ -76,6 +76,21 @@ def test_attention_scores_of_a_public_run(tmp_path):
     assert any("attention scores" in cause.name for cause in causes(made, failed("allocate 512.00 MiB")))
 
 
+@pytest.mark.parametrize(("who", "first"), [("CUDA out of memory. Tried", "hbm"), ("you tried", "dram")])
+def test_what_another_tier_holds_comes_after_what_the_allocators_own_does(tmp_path, who, first):
+    """The host's master weights of a rank and its gradients in fp32 are as large as each other's."""
+    held = case(tmp_path, "llama-2-7b", 8, {OPTIMIZER: {"device": "cpu"}})
+    size = held.workload.model.params / 8 * 4 / GiB
+    found = causes(held, failed(f"{who} to allocate {size:.2f} GiB"))
+    where = [cause.where for cause in found if cause.where]
+    assert "dram" in where
+    if first == "hbm":
+        known = [cause.where not in ("", "hbm") for cause in found]
+        assert known == sorted(known)
+    else:
+        assert where[0] == "dram"
+
+
 def test_sizes_are_asked_for_in_blocks(tmp_path):
     """PyTorch rounds a request of 10 MiB or more up to 2 MiB, and prints that."""
     made = case(tmp_path, "llama-2-7b", 7, STAGE_2)

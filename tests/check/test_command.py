@@ -171,11 +171,12 @@ def test_a_wrong_flag_is_told(config, capsys, arguments):
 
 def test_gates_fail_and_name_what_they_hold(config, capsys, tmp_path):
     gates = tmp_path / "gates.yaml"
-    gates.write_text("max_step_time: 1 ms\nmax_memory: {hbm: 0.01}\nmin_tokens_per_s: 1\n")
+    gates.write_text("max_step_time: 1 ms\nmax_memory: {hbm: 0.0125}\nmin_tokens_per_s: 1\n")
     document, code = judged(capsys, config(), *RUN, "--gates", gates)
     broken = [each["message"] for each in document["findings"] if each["code"] == "ZP511"]
     assert code == 1
     assert [message.partition(":")[0] for message in sorted(broken)] == ["max_memory", "max_step_time"]
+    assert any(message.endswith("the gate is 1.25%") for message in broken), "not rounded to whole percents"
 
 
 def test_a_baseline_fails_what_became_slower(config, capsys):

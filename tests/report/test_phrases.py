@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from report.answers import answer
 
+from ziplan.plan import Placement, Plan
 from ziplan.report.lines import GLUE
-from ziplan.report.phrases import binding_words, spread
+from ziplan.report.phrases import binding_words, placement_words, spread
 from ziplan.runtimes.runtime import Demand, Segment
 from ziplan.solve.binding import longest_wait
 from ziplan.solve.problem import Binding
@@ -49,3 +50,12 @@ def test_the_longest_wait_names_the_direction_that_moves_most():
     segments = (Segment("micro-step", 4.0, ((up,), (up, down))), Segment("boundary", 1.0, ((down,),)))
     best = replace(answer().best, segments=segments, terms={"gradient exchange": 2.0, "compute": 1.0})
     assert longest_wait(best) == ("dram.write", "gradient exchange")
+
+
+@pytest.mark.parametrize(
+    ("host", "said"), [(0.6, "hbm 40% + dram 60%"), (0.0014, "hbm over 99% + dram under 1%")]
+)
+def test_a_small_part_is_not_called_none(host, said):
+    both = {"hbm": 1 - host, "dram": host}
+    plan = Plan(dp_degree=8.0, placement=Placement({"hbm": 1.0}, both, both, {"hbm": 1.0}))
+    assert said in placement_words(plan)

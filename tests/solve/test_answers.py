@@ -13,9 +13,11 @@ from runtimes.toy import cluster, toy, workload
 
 from ziplan.errors import BadInput
 from ziplan.hardware.parts import Drive
+from ziplan.hardware.profiles import load_cluster
 from ziplan.runtimes import RUNTIMES
 from ziplan.solve import Problem, batches, solve
 from ziplan.units import parse
+from ziplan.workload.load import load_workload
 
 DEEPSPEED = RUNTIMES["deepspeed"]
 MIDDLING = toy(12, hidden=4096, middle=16384, vocabulary=32000)
@@ -107,6 +109,18 @@ def test_fewer_nodes_than_proposed_do_not_fit():
     (change,) = (c for c in solve(problem).changes if c.path == "nodes")
     fewer = replace(problem.cluster, nodes=int(change.after) - 1)
     assert solve(replace(problem, cluster=fewer)).best.verdict != "fits"
+
+
+def test_fewer_nodes_are_proposed_where_more_do_not_fit():
+    """FSDP2 pads stacked experts to a whole number for each rank: on fewer ranks there is less of them."""
+    machine = load_cluster("4x dgx-a100-40g")
+    work = load_workload("mixtral-8x7b", {"sequence_length": 2048}, ("bf16",))
+    problem = Problem(machine, work, RUNTIMES["fsdp"])
+    answer = solve(problem, 0)
+    assert answer.best.verdict == "does_not_fit"
+    (change,) = (change for change in answer.changes if change.path == "nodes")
+    assert int(change.after) < machine.nodes
+    hold(problem, answer)
 
 
 def test_drives_are_added_whole():

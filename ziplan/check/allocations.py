@@ -32,10 +32,11 @@ class Failed(NamedTuple):
     amount: float
     within: float
     elements: bool = False
+    of_gpu: bool = False
+    """Whether it is the GPU's allocator that says it."""
 
     def matches(self, amount: float) -> bool:
-        """Whether this many bytes (or elements) are printed like that, as they are or as they are asked "
-        "for."""
+        """Whether so many bytes (or elements) are printed like that, as they are or as they are asked for."""
         rounded = -(-amount // GPU_BLOCK) * GPU_BLOCK if amount >= FROM and not self.elements else amount
         return any(abs(value - self.amount) <= self.within for value in (amount, rounded))
 
@@ -61,7 +62,8 @@ def failed(text: str) -> Failed | None:
     number, unit = match["number"].replace(",", ""), match["unit"] or "bytes"
     scale = _scale(unit)
     digits = len(number.partition(".")[2])
-    return Failed(float(number) * scale, 0.5 * 10.0**-digits * scale)
+    of_gpu = re.search(r"(?i)\b(CUDA|HIP|GPU)\b", text) is not None
+    return Failed(float(number) * scale, 0.5 * 10.0**-digits * scale, of_gpu=of_gpu)
 
 
 def _scale(unit: str) -> float:
@@ -75,9 +77,14 @@ def _scale(unit: str) -> float:
 
 
 def causes(case: Case, asked: Failed) -> list[Cause]:
-    """Everything of this size: lines of the ledger first, then sums of parameters, then single tensors."""
+    """Everything of this size: lines of the ledger first, then sums of parameters, then single tensors.
+
+    What is known to be on another tier than the one that the message is of comes last.
+    """
     every = _elements(case) if asked.elements else (*_lines(case), *_sums(case), *_tensors(case))
-    return list(dict.fromkeys(cause for cause in every if asked.matches(cause.amount)))
+    found = list(dict.fromkeys(cause for cause in every if asked.matches(cause.amount)))
+    tier = case.gpu if asked.of_gpu else None
+    return sorted(found, key=lambda cause: tier is not None and cause.where not in ("", tier))
 
 
 def _lines(case: Case) -> Iterator[Cause]:

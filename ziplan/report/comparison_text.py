@@ -13,6 +13,7 @@ from ziplan.report.sweep import Outcome
 from ziplan.report.table import GAP, Column, table
 from ziplan.report.text import VERDICTS
 from ziplan.solve.changes import WORTH_SAYING
+from ziplan.solve.enumerate import WORTH_OFFLOADING
 from ziplan.solve.problem import Baseline
 from ziplan.units import counted, show, show_duration
 
@@ -169,7 +170,10 @@ def advice(option: Option, found: Comparison) -> str:
     return _weighed(option, option.budget, base, need, found.priced)
 
 
-_ALL_IN_GPU = "do not offload: everything fits in GPU memory, and that is fastest"
+_ALL_IN_GPU = (
+    "do not offload: everything fits in GPU memory, and nothing offloaded is more than "
+    f"{WORTH_OFFLOADING - 1:.0%} faster"
+)
 
 
 def _weighed(option: Option, budget: Budget, base: Baseline, need: str, priced: bool) -> str:

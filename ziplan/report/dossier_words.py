@@ -35,6 +35,7 @@ from ziplan.report.phrases import (
     spread,
 )
 from ziplan.solve.changes import WORTH_SAYING
+from ziplan.solve.enumerate import WORTH_OFFLOADING
 from ziplan.units import counted, show
 
 Rows = Sequence[Sequence[str]]
@@ -103,7 +104,11 @@ def without_offload(dossier: Dossier) -> str:
     """What the same takes where nothing is offloaded."""
     answer, base = dossier.answer, dossier.answer.baseline
     if answer.do_not_offload:
-        return "Everything fits in GPU memory, and nothing that surely fits is faster: do not offload."
+        more = f"{WORTH_OFFLOADING - 1:.0%}"
+        return (
+            "Everything fits in GPU memory, and nothing offloaded that surely fits is more than "
+            f"{more} faster: do not offload."
+        )
     if math.isinf(base.gpus):
         return "Without offload (plain stage 3) no number of these GPUs holds it."
     told = f"Without offload (plain stage 3) it needs {counted(base.gpus, 'GPU')}"

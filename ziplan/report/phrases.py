@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ziplan.solve.relief import Relief
 
 
+LEAST_SHOWN = 0.005
+"""A part below it would read as 0 %."""
+
 DIVIDED = 3
 """The stage from which parameters are divided, so that there is something to fetch ahead."""
 
@@ -116,7 +119,14 @@ def placement_words(plan: Plan) -> str:
 def _parts(parts: dict[str, float]) -> str:
     if len(parts) == 1:
         return next(iter(parts))
-    return " + ".join(f"{tier} {part:.0%}" for tier, part in parts.items()) or "nowhere"
+    return " + ".join(f"{tier} {_share(part)}" for tier, part in parts.items()) or "nowhere"
+
+
+def _share(part: float) -> str:
+    """A part of a whole that is neither none nor all of it."""
+    if 0 < part < LEAST_SHOWN:
+        return "under 1%"
+    return "over 99%" if 1 - LEAST_SHOWN < part < 1 else f"{part:.0%}"
 
 
 CHECKPOINTS_ON_HOST = "checkpoints kept on the host by deepspeed.checkpointing (a change of the model's code)"

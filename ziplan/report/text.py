@@ -31,6 +31,7 @@ from ziplan.report.phrases import (
     spread,
 )
 from ziplan.report.tiers import tier_table
+from ziplan.solve.enumerate import WORTH_OFFLOADING
 from ziplan.solve.problem import Answer, Change
 from ziplan.units import counted, show
 
@@ -212,9 +213,12 @@ def _on_fewer(answer: Answer) -> list[Paragraph]:
 def _baseline(answer: Answer) -> Paragraph:
     base = answer.baseline
     if answer.do_not_offload and answer.best.verdict in ("fits", "tight"):
-        fastest = "of what surely fits it is" if answer.faster_if_it_fits else "that is"
+        sure = " that surely fits" if answer.faster_if_it_fits else ""
         return Paragraph(
-            "advice", f"do not offload: everything fits in GPU memory, and {fastest} fastest", "green"
+            "advice",
+            f"do not offload: everything fits in GPU memory, and nothing offloaded{sure} is more than "
+            f"{WORTH_OFFLOADING - 1:.0%} faster",
+            "green",
         )
     if math.isinf(base.gpus):
         return Paragraph("without", "offload (stage 3 in GPU memory): no number of these GPUs is enough")

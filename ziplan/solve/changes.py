@@ -51,7 +51,8 @@ def _that_make_it_fit(problem: Problem, survey: Survey) -> Iterator[Change]:
     for name, tier in problem.cluster.node.tiers.items():
         if tier.scope == "node":
             yield from _more_capacity(problem, name, tier, survey)
-    yield from _more_nodes(problem)
+    more = list(_more_nodes(problem))
+    yield from more or _fewer_nodes(problem)
     yield from _less_at_once(problem)
 
 
@@ -135,6 +136,17 @@ def _more_nodes(problem: Problem) -> Iterator[Change]:
         few, many = (few, middle) if fits(middle) else (middle, many)
     gpus = counted(many * problem.cluster.node.gpus_per_node, "GPU")
     yield Change("nodes", str(now), str(many), f"fits on {gpus}")
+
+
+def _fewer_nodes(problem: Problem) -> Iterator[Change]:
+    """Half the nodes, a quarter, ...: what pads all that it divides may need less of each of fewer ranks."""
+    now = problem.cluster.nodes
+    nodes = now // 2
+    while nodes and not _fits(replace(problem, cluster=replace(problem.cluster, nodes=nodes))):
+        nodes //= 2
+    if nodes:
+        gpus = counted(nodes * problem.cluster.node.gpus_per_node, "GPU")
+        yield Change("nodes", str(now), str(nodes), f"fits on {gpus}")
 
 
 def _less_at_once(problem: Problem) -> Iterator[Change]:

@@ -30,9 +30,14 @@ def _of_time(case: Case) -> Iterator[tuple[str, float, str]]:
         yield f"min_tokens_per_s: {show(tokens, 'token/s', 3)}, the gate is {limit}", tokens, "token/s"
     stalled = case.stall_fraction
     if gates.max_stall_fraction is not None and not stalled <= gates.max_stall_fraction:
-        limit = f"{gates.max_stall_fraction:.0%}"
-        told = "unknown" if math.isnan(stalled) else f"{stalled:.0%}"
+        limit = _percent(gates.max_stall_fraction)
+        told = "unknown" if math.isnan(stalled) else _percent(stalled)
         yield f"max_stall_fraction: the GPU waits {told} of a step, the gate is {limit}", stalled, "1"
+
+
+def _percent(share: float) -> str:
+    """A share with three digits: gates are as narrow as people write them."""
+    return f"{100 * share:.3g}%"
 
 
 def _of_memory(case: Case) -> Iterator[tuple[str, float, str]]:
@@ -52,7 +57,8 @@ def _of_memory(case: Case) -> Iterator[tuple[str, float, str]]:
         limit = stated.get(tier) if isinstance(gates.max_memory, dict) else gates.max_memory
         used = memory.high / memory.available if memory.available > 0 else math.inf
         if limit is not None and not used <= limit:
-            yield f"max_memory: up to {used:.0%} of {tier} is needed, the gate is {limit:.0%}", used, "1"
+            told = f"up to {_percent(used)} of {tier} is needed, the gate is {_percent(limit)}"
+            yield f"max_memory: {told}", used, "1"
 
 
 def _of_drives(case: Case) -> Iterator[tuple[str, float, str]]:

@@ -108,9 +108,9 @@ def longest_sample(case: Case) -> Iterator[Hit]:
         left = memory.available - memory.phases[phase][0]
         if growing > left:
             yield Hit(
-                f"a sample of twice {training.sequence_length:,} tokens would need {size(growing)} more of "
-                f"{case.gpu} in {phase}, {size(left)} are left: plan for the longest sample, not the usual "
-                "one",
+                f"a sample of twice {training.sequence_length:,} tokens would need at least {size(growing)} "
+                f"more of {case.gpu} in {phase}, at most {size(left)} are left: plan for the longest sample, "
+                "not the usual one",
                 key="train_micro_batch_size_per_gpu",
                 field="micro_batch_size",
                 fix="cut or pack samples to the planned length, or plan with the longest one",
@@ -143,12 +143,11 @@ def lazy_moments(case: Case) -> Iterator[Hit]:
     power = fp16["initial_scale_power"]
     yield Hit(
         f"fp16 starts at a loss scale of 2**{power} and skips the optimizer in steps that overflow: up to "
-        "about "
-        f"{power} first steps are too fast, and with optimizers that make their state late too small",
+        f"{power + 1} first steps are too fast, and with optimizers that make their state late too small",
         key="fp16.initial_scale_power",
         field="zero_stage",
         fix="judge memory and speed after the first step that was not skipped, or train in bf16",
-        number=Number(float(power)),
+        number=Number(float(power + 1)),
     )
 
 

@@ -146,7 +146,7 @@ def large_buckets(case: Case) -> Iterator[Hit]:
 
 
 def experts_without_leaves(case: Case) -> Iterator[Hit]:
-    """Blocks of experts are fetched module by module, and ranks use different ones."""
+    """Blocks of experts are fetched module by module, and before transformers 5 ranks used different ones."""
     settings, model = case.settings, case.workload.model
     if settings is None or settings.stage < 3 or not any(o.kind == "experts" for o in model.operators):
         return
@@ -157,9 +157,9 @@ def experts_without_leaves(case: Case) -> Iterator[Hit]:
     if own or any(f".{model.family}." in name for name in LEAVES):
         return
     yield Hit(
-        f"{model.name} has experts, and no module is fetched whole: ranks whose tokens choose different "
-        "experts wait in "
-        "different collectives, and the job hangs",
+        f"{model.name} has experts, and no module is fetched whole: with transformers before 5, where each "
+        "expert is a module, ranks whose tokens choose different ones wait in different collectives, "
+        "and the job hangs; from 5 on, which is planned, all experts of a layer are one module",
         key=f"{ZERO}.leaf_module",
         field="zero_stage",
         fix='"leaf_module": {"classes": ["..."]} with the class of the block of experts, or '
@@ -327,13 +327,14 @@ SETTINGS = (
     Rule(
         "ZP338",
         "Experts that are not fetched whole",
-        "warning",
+        "note",
         experts_without_leaves,
         "A model with experts in stage 3, no leaf_module, and a type that DeepSpeed has no entry for.",
-        "Ranks gather the experts that their own tokens chose, in different orders: the collectives do not "
-        "match.",
-        "deepseek-v3 with a stage 3 config that was made for a dense model",
-        "leaf_module with the class of the block.",
+        "With transformers before 5 ranks gather the experts that their own tokens chose, in different "
+        "orders: the collectives do not match. From 5 on the experts of a layer are one module, which all "
+        "ranks gather.",
+        "deepseek-v3 under transformers 4 with a stage 3 config that was made for a dense model",
+        "leaf_module with the class of the block, where transformers is older than 5.",
     ),
     Rule(
         "ZP341",
