@@ -36,7 +36,7 @@ class Meter:
     def start_step(self):
         self.reads, self.writes, self.gathers = Counter(), Counter(), []
         self.accumulated = Counter()
-        self.reached = 0
+        self.reached = self.gather_calls = 0
 
     def read(self, path, count):
         self.reads[file_class(path)] += count
@@ -94,6 +94,7 @@ class Meter:
     def _gathering(self, coordinator, params, forward, **_):
         away = [p for p in params if p.ds_status.name == "NOT_AVAILABLE"]
         self.gathers += [(forward, p.ds_id, p.ds_numel) for p in away]
+        self.gather_calls += bool(away)
 
     def _reaching(self, _, module, **__):
         leaf = getattr(module, "_z3_leaf", False)

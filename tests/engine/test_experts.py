@@ -46,10 +46,6 @@ class Limits(NamedTuple):
     reuse: float
 
 
-PARAMETERLESS = 0.06
-"""Share of what is live that is read ahead at modules without parameters, of which the played coordinator
-knows nothing. It shows where the prefetch bucket is filled before `max_live` is."""
-
 NOTHING = Limits(0, 1e9, 0)
 LIMITS = {
     "nothing": NOTHING,
@@ -104,8 +100,7 @@ def compared(folder, name, kind, steps, limits, classes=LEAF_CLASSES, **zero):
     played = fetches(model, int(mode), kind == "reentrant", policy)
     persistent = sum(size * count for size, count, _ in model.tensors if size <= PERSISTENCE_THRESHOLD)
     assert done.last["gathered_elements"] == steps * played.elements
-    live = done.peak["live_elements"] - persistent
-    assert live * (1 - (PARAMETERLESS if limits.prefetch else 0)) <= played.peak_live <= live
+    assert done.peak["live_elements"] == persistent + played.peak_live
     return model, done
 
 

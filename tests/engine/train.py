@@ -69,15 +69,16 @@ def nothing_uninitialized():
 def build_model(spec, config):
     """The model of the spec; parameters are partitioned as they are made where ZeRO-3 would."""
     import deepspeed
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     torch.manual_seed(0)
     shape = AutoConfig.for_model(**spec["model"])
-    MODEL_FOR_CAUSAL_LM_MAPPING[type(shape)]  # its module cannot be imported while parameters are partitioned
+    kind = AutoModelForSeq2SeqLM if shape.is_encoder_decoder else AutoModelForCausalLM
+    kind._model_mapping[type(shape)]  # its module cannot be imported while parameters are partitioned
     zero3 = config.get("zero_optimization", {}).get("stage") == 3
     scope = deepspeed.zero.Init(config_dict_or_path=config) if zero3 else contextlib.nullcontext()
     with scope, nothing_uninitialized():
-        model = AutoModelForCausalLM.from_config(shape, attn_implementation="sdpa")
+        model = kind.from_config(shape, attn_implementation="sdpa")
         prepare_training(model, spec["trainable"])
     model.config.use_cache = False
     if spec["checkpointing"] != "none":
@@ -99,6 +100,7 @@ def train_step(engine, spec, meter, batches):
         "write_bytes": dict(meter.writes),
         "accumulated_elements": dict(meter.accumulated),
         "reached_modules": meter.reached,
+        "gather_calls": meter.gather_calls,
         "gathered_elements": sum(count for _, _, count in meter.gathers),
         "gathers": [[meter.names.get(key, key), forward] for forward, key, _ in meter.gathers],
     }

@@ -56,16 +56,22 @@ class Coordinator:
         self._known: dict[tuple[str, int], dict[Tensor, int]] = {}
         self.order = order
         self.modules = [self._tensors(visit) for visit in order]
+        self.fetched = [self._of(visit.fetched) for visit in order]
         self.sizes = {name: size for module in self.modules for name, size in module.items()}
         own = [{} if visit.leaf else module for visit, module in zip(order, self.modules, strict=True)]
-        self._before = [0, *accumulate(sum(module.values()) for module in own)]
-        self._uses = _places(own)
+        both = list(zip(self.fetched, own, strict=True))
+        self._before = [0, *accumulate(sum(each.values()) + sum(module.values()) for each, module in both)]
+        self._uses = _places([(*each, *module) for each, module in both])
         self.persistent = {n for n, size in self.sizes.items() if size <= policy.persistence_threshold}
         self.stays = set[Tensor]() if bare else self.persistent
-        self.gathered = [[name for name in module if name not in self.stays] for module in self.modules]
+        kept = (module for visit, module in zip(order, self.modules, strict=True) if visit.lets_go == ())
+        self.leftover = {name for module in kept for name in module} - self.persistent
+        """What the last modules of backward do not let go, but backward when it has ended."""
         self.live: set[Tensor] = set()
         self.live_elements = 0
-        self.ahead = deque((name, step) for step, module in enumerate(self.modules) for name in module)
+        # Before the module of each visit comes what the one around it fetches.
+        traced = (module for both in zip(self.fetched, self.modules, strict=True) for module in both)
+        self.ahead = deque((name, place) for place, module in enumerate(traced) for name in module)
         self.fetched_for: dict[Tensor, int] = {}
         # Only what is read ahead, past tensors that are live, makes a difference to what is let go.
         self.decided: dict[int, set[Tensor]] = {}
@@ -83,9 +89,10 @@ class Coordinator:
 
     def _tensors(self, visit: Visit) -> dict[Tensor, int]:
         """Tensors that a module computes with; every visit to it finds the same."""
-        if not visit.leaf:
-            return self._of_part(visit.parts[0])
-        return {name: size for part in visit.parts for name, size in self._of_part(part).items()}
+        return self._of(visit.parts) if visit.leaf else self._of_part(visit.parts[0])
+
+    def _of(self, parts: Sequence[Part]) -> dict[Tensor, int]:
+        return {name: size for part in parts for name, size in self._of_part(part).items()}
 
     def _of_part(self, part: Part) -> dict[Tensor, int]:
         operator, copy = part
@@ -105,19 +112,35 @@ class Coordinator:
         assert not self.live - self.persistent
 
     def visit(self, step: int) -> None:
-        """Reach one module: fetch it, read ahead, use it, release what nothing near needs."""
-        module, before = self.modules[step], self.elements
-        self.gather([name for name in self.gathered[step] if name not in self.live])
-        self.on_demand += self.elements - before
-        self._take_from_trace([name for name in module if self.fetched_for.get(name, -1) < step])
-        self._read_ahead()
-        if self.order[step].left:
+        """Reach one module: fetch it, read ahead, use it, release what nothing near needs.
+
+        Those without parameters that come before it read ahead as well, and so may one that is around it
+        after it has fetched what it looks at.
+        """
+        visit = self.order[step]
+        for _ in range(visit.others):
+            if not self._read_ahead():
+                break
+        if visit.fetched:
+            self._fetch(2 * step, self.fetched[step])
+        self._fetch(2 * step + 1, self.modules[step])
+        if visit.left:
             if step not in self.decided:
                 self.decided[step] = self._releasable(step)
             self.release(self.decided[step] & self.live)
-        if self.order[step].freed:
-            freed = {name for part in self.order[step].freed for name in self._of_part(part)}
-            self.release((freed & self.live) - self.persistent)
+        if visit.freed:
+            self.release((self._of(visit.freed).keys() & self.live) - self.persistent)
+        if step == len(self.order) - 1:
+            self.release(self.live & self.leftover)
+
+    def _fetch(self, place: int, module: dict[Tensor, int]) -> None:
+        missing = [name for name in module if name not in self.live and name not in self.stays]
+        if missing:
+            before = self.elements
+            self.gather(missing)
+            self.on_demand += self.elements - before
+        self._take_from_trace([name for name in module if self.fetched_for.get(name, -1) < place])
+        self._read_ahead()
 
     def gather(self, fetched: Sequence[Tensor]) -> None:
         """Fetch these tensors in one call."""
@@ -138,38 +161,52 @@ class Coordinator:
 
     def release(self, names: set[Tensor]) -> None:
         """Let these tensors go."""
+        if not names:
+            return
         self.live -= names
         self.live_elements -= sum([self.sizes[name] for name in names])
 
     def _take_from_trace(self, names: Sequence[Tensor]) -> None:
         taken: set[Tensor] = set()
         while self.ahead and len(taken) < len(names):
-            name, step = self.ahead.popleft()
-            self.fetched_for[name] = step
+            name, place = self.ahead.popleft()
+            self.fetched_for[name] = place
             taken.add(name)
 
-    def _read_ahead(self) -> None:
-        if self.policy.prefetch_bucket <= 0:
-            return
+    def _read_ahead(self) -> bool:
+        """Gather what comes next, as far as there is room; whether anything was."""
+        if self.policy.prefetch_bucket <= 0 or not self.ahead:
+            return False
         room = min(self.policy.max_live - self.live_elements, self.policy.prefetch_bucket)
         chosen: list[Tensor] = []
         elements = 0
         while self.ahead and elements < room:
-            name, step = self.ahead.popleft()
-            self.fetched_for[name] = max(self.fetched_for.get(name, -1), step)
+            name, place = self.ahead.popleft()
+            self.fetched_for[name] = max(self.fetched_for.get(name, -1), place)
             if name not in self.stays and name not in self.live and name not in chosen:
                 chosen.append(name)
                 elements += self.sizes[name]
         self.gather(chosen)
+        return bool(chosen)
 
     def _releasable(self, step: int) -> set[Tensor]:
-        module = set(self.modules[step]) - self.persistent
-        # What was read ahead for a later visit stays, but not for the very next of all modules, which only
-        # a leaf's own backward can be: other modules have one around them that comes between.
-        last = step + self.order[step].leaf
+        visit = self.order[step]
+        own = self.modules[step] if visit.lets_go is None else self._of(visit.lets_go)
+        module = set(own) - self.persistent
+        if not module:
+            return module
+        # What was read ahead for a later visit stays, but not for the very next of all modules.
+        last = 2 * (step + self._next_at_once(step)) + 1
         names = {name for name in module if self.fetched_for.get(name, -1) <= last}
         unneeded = self._unneeded_after_leaf if self.order[step].leaf else self._unneeded
         return unneeded(names, step)
+
+    def _next_at_once(self, step: int) -> bool:
+        """Whether nothing is reached between this visit and the next: its own backward, once recomputed."""
+        if step + 1 == len(self.order):
+            return False
+        following = self.order[step + 1]
+        return self.order[step].leaf or (following.others == 0 and not following.fetched)
 
     def _unneeded(self, names: set[Tensor], step: int) -> set[Tensor]:
         """Those that no module within the reuse distance owns itself: what is in a leaf counts nowhere.

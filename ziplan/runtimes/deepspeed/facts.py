@@ -60,7 +60,8 @@ class Facts(StateFacts):
         if stated is None and self.traits.loads_three_times:
             found = found._replace(reuse_distance=0.0)
         said: dict[str, Any] = {KEYS[key]: value for key, value in (self.zero or {}).items() if key in KEYS}
-        found = found._replace(reentrant=self.reentrant, **said)
+        dropout = self.workload.training.dropout
+        found = found._replace(reentrant=self.reentrant, dropout=dropout, **said)
         stage_0 = DDP_BUCKET_BYTES / self.element if self.in_pytorch else STAGE_0_BUCKET
         bucket = where(self.plan.zero_stage < 1, stage_0, found.reduce_bucket)
         return found._replace(reduce_bucket=bucket)

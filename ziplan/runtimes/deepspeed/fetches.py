@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ziplan.runtimes.deepspeed.coordinator import Coordinator, Policy
 from ziplan.runtimes.deepspeed.leaves import leaf_block
@@ -49,18 +49,23 @@ TALLIES = ("elements", "on_demand", "calls", "joined", "joined_tensors")
 """Counts of a micro-step that grow with each layer."""
 
 
-def fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) -> Fetches:
-    """Play one micro-step of steady state (the trace is complete)."""
-    return _fetches(model, checkpointing, reentrant, policy)
+def fetches(
+    model: Model, checkpointing: int, reentrant: bool, policy: Policy, dropout: bool | None = None
+) -> Fetches:
+    """Play one micro-step of steady state (the trace is complete); `dropout` as in `visits`."""
+    return _fetches(model, checkpointing, reentrant, policy, dropout)
 
 
 @lru_cache(maxsize=64)
-def _fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) -> Fetches:
+def _fetches(
+    model: Model, checkpointing: int, reentrant: bool, policy: Policy, dropout: bool | None
+) -> Fetches:
     leaves = leaf_block(model, policy.leaves) is not None
     times = [section.repeat if leaves else _played(section, policy) for section in model.sections]
 
     def play(repeats: Sequence[int]) -> Fetches:
-        return _play(visits(model, repeats, checkpointing, reentrant, policy.leaves), policy)
+        order = _order(model, tuple(repeats), checkpointing, reentrant, policy.leaves, dropout)
+        return _play(order, policy)
 
     played = play(times)
     counts, tallies = dict(played.by_size), {name: getattr(played, name) for name in TALLIES}
@@ -74,6 +79,12 @@ def _fetches(model: Model, checkpointing: int, reentrant: bool, policy: Policy) 
         for name in TALLIES:
             tallies[name] += more * (getattr(played, name) - getattr(shorter, name))
     return played._replace(by_size=counts, **tallies)
+
+
+@lru_cache(maxsize=64)
+def _order(model: Model, repeats: tuple[int, ...], *how: Any) -> tuple[Visit, ...]:
+    """Visits, which many policies have in common."""
+    return tuple(visits(model, repeats, *how))
 
 
 def _played(section: Section, policy: Policy) -> int:

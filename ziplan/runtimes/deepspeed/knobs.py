@@ -68,6 +68,8 @@ class Knobs(NamedTuple):
     """Which checkpoint function recomputes layers."""
     leaves: tuple[str, ...] = LEAF_CLASSES
     """Classes of modules that are fetched whole."""
+    dropout: bool | None = None
+    """What is said of it: a layer that ends with it is recomputed before any of its modules is fetched."""
 
 
 KEYS = {
@@ -168,7 +170,9 @@ def _plays(model: Model, plan: Plan, settings: Knobs, bare: bool) -> Plays:
     ) -> tuple[Fetches, float]:
         one_of = settings._replace(prefetch_bucket=bucket, max_live=live, reuse_distance=reuse)
         seen = tiled(model, int(tiles))
-        return fetches(seen, int(checkpointing), settings.reentrant, _policy(one_of, bare)), dp_degree
+        asked = _policy(one_of, bare)
+        played = fetches(seen, int(checkpointing), settings.reentrant, asked, settings.dropout)
+        return played, dp_degree
 
     return Plays(
         *distinct(

@@ -54,14 +54,16 @@ def trace(f: Facts, flops: float) -> Trace:
     model, plan = tiled(f.workload.model, int(f.plan.tile_count)), f.plan
     f = replace(f, workload=replace(f.workload, model=model))
     mode, forward = int(plan.activation_checkpointing), sum(forward_visits(model, f.knobs.leaves))
-    order = visits(model, [each.repeat for each in model.sections], mode, f.reentrant, f.knobs.leaves)
+    repeats, dropout = [each.repeat for each in model.sections], f.knobs.dropout
+    order = visits(model, repeats, mode, f.reentrant, f.knobs.leaves, dropout)
     known = {(m.operator.name, m.copy): m for row in sweeps.modules(f, flops) for m in row}
     modules = [_whole(visit, known) for visit in order]
     computed = _computed(order, modules, forward)
     coordinator, peak_live = None, 0.0
     if plan.zero_stage >= 3:
         asked = policy(model, plan, f.knobs)
-        coordinator, peak_live = _Logged(order, asked), fetches(model, mode, f.reentrant, asked).peak_live
+        coordinator = _Logged(order, asked)
+        peak_live = fetches(model, mode, f.reentrant, asked, dropout).peak_live
     stop = _Stops(f, coordinator)
     stops = tuple(
         stop.at(step, visit, modules[step], computed[step], step < forward)
