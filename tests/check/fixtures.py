@@ -156,7 +156,7 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
     ),
     "ZP205": (
         [config(NVME, {"gradient_accumulation_steps": 1})],
-        [config(CPU), config(NVME, {"gradient_accumulation_steps": 128})],
+        [config(CPU, {"gradient_accumulation_steps": 16}), config(NVME, {"gradient_accumulation_steps": 128})],
     ),
     "ZP206": (
         [config(CPU, launch=BOUND, settings=SLOW_CORES), config(CPU, launch=UNBOUND)],

@@ -158,7 +158,7 @@ def test_a_launch_script_says_what_threads_a_rank_has(text):
     ],
 )
 def test_few_threads_are_told_by_what_they_cost(tmp_path, launch, said):
-    ask = Ask(CPU, launch=launch, settings=("cpu.core_bandwidth=4 GB/s", "cpu.cores=64"))
+    ask = Ask(CPU, launch=launch, settings=("cpu.core_bandwidth=2 GB/s", "cpu.cores=64"))
     (found,) = ask.found(tmp_path, RULES["ZP206"])
     assert said in found.message
     case = ask.case(tmp_path)
