@@ -92,3 +92,30 @@ def test_a_step_of_stage_3_is_as_long_as_it_is_played(
     )
     run = site, work, runtime, runtime.settle(site, work, plan)
     assert float(estimate(*run).step_time) == pytest.approx(simulate(*run).makespan, rel=0.045)
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "stage", "homes", "steps"),
+    [
+        ("llama-3.1-8b", 512, 1.0, ("hbm", "hbm"), 1.0),
+        ("llama-3.1-8b", 512, 2.0, ("hbm", "hbm"), 4.0),
+        ("llama-3.1-8b", 512, 2.0, ("hbm", "dram"), 4.0),
+        ("llama-3.1-70b", 2048, 3.0, ("dram", "dram"), 4.0),
+    ],
+)
+def test_a_step_that_its_network_holds_up_is_as_long_as_it_is_played(model, tokens, stage, homes, steps):
+    """Averages wait for the sums before them, copies of host parameters for the gathers before them."""
+    work = load_workload(model, {"sequence_length": tokens, "precision": "bf16"})
+    site, runtime = replace(load_cluster("dgx-h100"), nodes=2), RUNTIMES["deepspeed"]
+    params, optimizer = ({home: 1.0} for home in homes)
+    plan = Plan(
+        dp_degree=float(site.gpu_count),
+        zero_stage=stage,
+        placement=Placement(params, optimizer, optimizer, {"hbm": 1.0}),
+        accumulation_steps=steps,
+        activation_checkpointing=float(Checkpointing.NONE),
+        prefetch_depth=1.0,
+        sub_group_params=1e9,
+    )
+    run = site, work, runtime, runtime.settle(site, work, plan)
+    assert float(estimate(*run).step_time) == pytest.approx(simulate(*run).makespan, rel=0.01)
