@@ -234,3 +234,16 @@ def test_a_trainer_without_files_is_refused(name, trainer):
     machine, work = cluster(), workload()
     with pytest.raises(CannotEmit, match=trainer):
         RUNTIMES[name].emit(machine, work, plan(), trainer=trainer)
+
+
+def test_a_share_of_the_parameters_off_the_gpu_is_refused():
+    """`offload_param` takes all of them; of those off the GPU some may be in DRAM (`max_in_cpu`)."""
+    machine, work = cluster(gpus=2), workload()
+
+    def reasons(**homes):
+        placed = plan(dp_degree=2.0, placement=Placement(params=homes))
+        return deepspeed.refusals(machine, work, placed)
+
+    assert "offload_param has no share" in reasons(hbm=0.5, dram=0.5)[0]
+    assert not reasons(hbm=1.0)
+    assert not reasons(dram=0.5, nvme=0.5)

@@ -181,6 +181,8 @@ def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
         reasons.append("tensor and pipeline parallelism are not part of this runtime: use degree 1")
     if stage < 3 and facts.params_on(facts.gpu) < 1:
         reasons.append(f"zero_stage {stage} keeps all parameters on the GPU: offload_param needs stage 3")
+    if stage == 3 and 0 < facts.params_on(facts.gpu) < 1:
+        reasons.append("offload_param has no share: parameters are all on the GPU, or all off it")
     if stage < 3 and facts.optimizer_on(facts.nvme) > 0:
         reasons.append(f"zero_stage {stage} has no NVMe offload of the optimizer: it needs stage 3")
     if stage < 1 and facts.optimizer_off_gpu:
