@@ -39,6 +39,11 @@ def test_every_path_can_be_set():
     assert len(paths) == 12
     values = {"gpus_per_node": "4", "tiers.nvme.drive_count": "2", "cpu.adam_params_per_s": "1 Gparam/s"}
     values |= {"links.host.bandwidth": "20 GB/s", "gpu.sustained_flops_per_s.bf16": "150 TFLOP/s"}
-    values |= {"swap_limit": "5 GB/s", "links.host.coherent": "true", "cpu.huge_pages": "true", "cpu.sockets": "1"}
+    values |= {
+        "swap_limit": "5 GB/s",
+        "links.host.coherent": "true",
+        "cpu.huge_pages": "true",
+        "cpu.sockets": "1",
+    }
     for path in paths:
         load_cluster("dgx-a100-80g", [(path, values.get(path, "100 GB"))])

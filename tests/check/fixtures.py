@@ -156,7 +156,10 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
     ),
     "ZP205": (
         [config(NVME, {"gradient_accumulation_steps": 1})],
-        [config(CPU, {"gradient_accumulation_steps": 16}), config(NVME, {"gradient_accumulation_steps": 128})],
+        [
+            config(CPU, {"gradient_accumulation_steps": 16}),
+            config(NVME, {"gradient_accumulation_steps": 128}),
+        ],
     ),
     "ZP206": (
         [config(CPU, launch=BOUND, settings=SLOW_CORES), config(CPU, launch=UNBOUND)],
@@ -214,7 +217,13 @@ FIXTURES: dict[str, tuple[list[Ask], list[Ask]]] = {
         [config(NVME, cluster=ONE_GPU, training={"sequence_length": 512})],
         [config(NVME, {"gradient_accumulation_steps": 1}, cluster=ONE_GPU), config(NVME)],
     ),
-    "ZP217": ([config({OPTIMIZER: {"device": "cpu", "pin_memory": False}})], [config(CPU), config()]),
+    "ZP217": (
+        [
+            config({OPTIMIZER: {"device": "cpu", "pin_memory": False}}),
+            config({OPTIMIZER: {**NVME[OPTIMIZER], "pin_memory": False}}),
+        ],
+        [config(CPU), config(NVME), config()],
+    ),
     "ZP218": (
         [config({"wall_clock_breakdown": True}), config({"flops_profiler": {"enabled": True}})],
         [config({"wall_clock_breakdown": False})],

@@ -115,9 +115,9 @@ def test_a_precision_that_the_gpu_lacks_is_refused():
 def test_the_cpu_optimizer_without_a_measurement_is_bound_by_memory():
     cpu = cluster().node.cpu.model_copy(update={"adam_params_per_s": None})
     bound = rates(changed(cluster(), cpu=cpu))
-    assert bound.of("cpu_optimizer") == pytest.approx(0.23 * 200e9 / 28), "the middle of four"
+    assert bound.of("cpu_optimizer") == pytest.approx(0.22 * 200e9 / 28), "the middle of four"
     said = bound.assumptions["cpu.adam_params_per_s"]
-    assert (said.low, said.high) == pytest.approx((0.16 * 200e9 / 28, 0.43 * 200e9 / 28))
+    assert (said.low, said.high) == pytest.approx((0.15 * 200e9 / 28, 0.43 * 200e9 / 28))
     blind = rates(with_tier(changed(cluster(), cpu=cpu), "dram", read_bandwidth=None))
     assert blind.of("cpu_optimizer") == pytest.approx(32e9 / 9.6, rel=0.01), "a whole node's, not a socket's"
     said = blind.assumptions["cpu.adam_params_per_s"]
@@ -130,14 +130,14 @@ def test_one_processor_has_its_memory_to_itself():
     found = rates(changed(cluster(), cpu=cpu))
     assert found.of("cpu_optimizer") == pytest.approx(0.57 * 200e9 / 28), "as Grace"
     said = found.assumptions["cpu.adam_params_per_s"]
-    assert (said.low, said.high) == pytest.approx((0.23 * 200e9 / 28, 0.57 * 200e9 / 28))
+    assert (said.low, said.high) == pytest.approx((0.22 * 200e9 / 28, 0.57 * 200e9 / 28))
 
 
 def test_an_update_is_timed_by_the_law_that_limits_it():
     cpu = cluster().node.cpu.model_copy(update={"adam_params_per_s": None})
     for machine, law, seconds in (
         (cluster(), "cpu_adam_time", 1.0),
-        (changed(cluster(), cpu=cpu), "cpu_adam_time_by_bandwidth", 28 * 4e9 / (0.23 * 200e9)),
+        (changed(cluster(), cpu=cpu), "cpu_adam_time_by_bandwidth", 28 * 4e9 / (0.22 * 200e9)),
     ):
         kept = Derivation()
         assert rates(machine).update_time(kept, "CPU optimizer", 4e9) == pytest.approx(seconds)
@@ -151,7 +151,7 @@ def test_assumed_rates_can_be_taken_at_their_ends():
         Rates(Derivation(), machine, "bf16", RUNTIMES["ideal"], 1.0, end) for end in ("low", "value", "high")
     ]
     found = [each.of("cpu_optimizer") for each in ends]
-    assert found == pytest.approx([share * 200e9 / 28 for share in (0.16, 0.23, 0.43)])
+    assert found == pytest.approx([share * 200e9 / 28 for share in (0.15, 0.22, 0.43)])
     assert {each.of("gpu") for each in ends} == {100e12}, "a measured rate has no ends"
 
 

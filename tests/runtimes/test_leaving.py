@@ -121,8 +121,9 @@ def test_what_is_not_pinned_one_thread_copies(stage, version):
 
 def test_below_stage_3_releases_without_a_choice_pin():
     job = workload()
-    terms = [estimated("0.14.0", job, 2.0, {PIN_MEMORY: pins}).terms for pins in (1, 0)]
-    assert terms[0] == terms[1]
+    for version, chooses in (("0.10.0", False), ("0.10.1", True)):
+        terms = [estimated(version, job, 2.0, {PIN_MEMORY: pins}).terms for pins in (1, 0)]
+        assert (terms[0] != terms[1]) == chooses
 
 
 def stated(folder, on, job, **zero):
@@ -160,18 +161,54 @@ def test_what_is_not_overlapped_is_not_played_beside_backward(tmp_path, stage, d
     assert played > beside[1]
 
 
-def test_what_is_not_pinned_is_not_rounded_up():
+def host_lines(version, job, stage, pins):
+    on = machine()
+    runtime = Released(version, zero={PIN_MEMORY: pins})
+    chosen = plan("hbm", "dram", dp_degree=2.0, accumulation_steps=2.0, zero_stage=stage)
+    book = runtime.ledger(Derivation(record=False), on, job, runtime.settle(on, job, chosen))
+    return {one.name: one for one in book.lines if one.tier == "dram"}
+
+
+@pytest.mark.parametrize(
+    ("version", "stage", "whatever"),
+    [
+        ("0.19.8", 2.0, set()),
+        ("0.19.8", 3.0, set()),
+        ("0.18.2", 2.0, {"pinned master weights"}),
+        ("0.16.0", 3.0, {"staging of last gradients"}),
+    ],
+)
+def test_what_is_not_pinned_is_not_rounded_up(version, stage, whatever):
+    job = workload()
+    lines, loose = (host_lines(version, job, stage, pins) for pins in (1, 0))
+    pinned = {name for name, one in lines.items() if one.pinned and one.low}
+    assert {"fp32 gradients", *whatever} < pinned
+    for name in pinned - whatever:
+        one = loose[name]
+        assert (one.pinned, one.low, one.high) == (False, lines[name].low, lines[name].low)
+    for name in whatever:
+        assert loose[name].pinned
+
+
+def test_the_buffer_of_staged_gradients_is_the_largest_shard_in_fp32():
+    job = workload()
+    line = host_lines("0.16.0", job, 3.0, 1)["staging of last gradients"]
+    largest = max(count for count, _, _ in job.model.trainable_tensors)
+    assert line.low == 2 * 4 * -(-largest // 2)
+    assert "staging of last gradients" not in host_lines("0.16.3", job, 3.0, 1)
+
+
+def test_an_nvme_optimizer_without_pinned_memory_waits_for_its_copies(tmp_path):
     job, on = workload(), machine()
-    chosen = plan("hbm", "dram", dp_degree=2.0, accumulation_steps=2.0)
-    for stage in (2.0, 3.0):
-        lines = {}
-        for pins in (1, 0):
-            runtime = Released("0.19.8", zero={PIN_MEMORY: pins})
-            settled = runtime.settle(on, job, replace(chosen, zero_stage=stage))
-            book = runtime.ledger(Derivation(record=False), on, job, settled)
-            lines[pins] = {one.name: one for one in book.lines if one.tier == "dram"}
-        pinned = {name for name, one in lines[1].items() if one.pinned and one.low}
-        assert {"fp32 gradients"} < pinned
-        for name in pinned:
-            loose = lines[0][name]
-            assert (loose.pinned, loose.low, loose.high) == (False, lines[1][name].low, lines[1][name].low)
+    base = {"stage": 3, "offload_param": {"device": "none"}}
+    fast, slow = (
+        stated(
+            tmp_path,
+            on,
+            job,
+            **base,
+            offload_optimizer={"device": "nvme", "nvme_path": str(tmp_path), "pin_memory": pins},
+        )[0]
+        for pins in (True, False)
+    )
+    assert slow > fast

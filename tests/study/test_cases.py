@@ -199,6 +199,8 @@ NARROW = 1.6
 HOST_MEMORY_LACKING = {
     "dse-630-glm-10b-load": "388 GB at the most against 445 GB: 55.6 GB a rank are an fp32 module of 39.5 GB "
     "and more of a 16-bit checkpoint than one file of 5 GB",
+    "deep-optimizer-states-base-7b-1h100": "152 GB at the most, a little under what its log has "
+    "more than before the model was made; some 24 GB of that nothing explains",
     "limo-10-qwen2.5-32b-8xa800-offload": "877 GB at the most against the 900 GB that its thread tells of",
 }
 

@@ -12,26 +12,26 @@ THREADS = "threads of the CPU optimizer"
 
 FEW_THREADS = "of a node, by `training.optimizer_threads`: too few for DRAM to limit the update"
 
-DRAM_SHARE = (0.23, 0.16, 0.43)
+DRAM_SHARE = (0.22, 0.15, 0.43)
 """Share of the theoretical DRAM bandwidth that an update on two processors reaches: (value, low, high).
 
-Bytes that the update passes over sockets x channels x rate of a channel, the middle of four:
-DGX-2, 10e9 parameters in 2.57 s at 28 B, 109 of 256 GB/s, 0.43 (arXiv:2101.06840 table 4);
-2 x Xeon Gold 6330, 32e9 in 9.6 s at 28 B, 93 of 375.4 GB/s, 0.25 (https://github.com/ITcarrot/RoundPipe);
-whole updates of DeepSpeed, which scale and cast besides, at 42 B, on the hosts of A100s if those have the
-409.6 GB/s of two EPYCs: 72.7e9 over 4 nodes in 10 s less 1 s for the way back, 85 GB/s, 0.21
-(https://github.com/deepspeedai/DeepSpeed/issues/6834), 6.74e9 in 4.6 s less 0.1, 63 GB/s, 0.16
-(https://github.com/deepspeedai/DeepSpeed blogs/deepspeed-zenflow, figure 4).
+Bytes that the update passes over sockets x channels x rate of a channel, the middle of four. At 28 B:
+DGX-2, 10e9 parameters in 2.57 s, 109 of 256 GB/s, 0.43 (arXiv:2101.06840 table 4);
+2 x Xeon Gold 6330, 32e9 in 9.6 s, 93 of 375.4 GB/s, 0.25 (https://github.com/ITcarrot/RoundPipe).
+Whole steps of DeepSpeed's optimizer, which scale and cast besides, at 42 B, on the hosts of A100s if those
+have the 409.6 GB/s of two EPYCs: 72.7e9 over 4 nodes in 10 s, parameters on the host, 76 GB/s, 0.19
+(https://github.com/deepspeedai/DeepSpeed/issues/6834); 6.74e9 in 4.6 s less 0.1 for the way back, 63 GB/s,
+0.15 (https://github.com/deepspeedai/DeepSpeed blogs/deepspeed-zenflow, figure 4).
 """
 
 DRAM_SHARE_SOURCE = (
     f"{DRAM_SHARE[0]:.0%} of the node's theoretical DRAM bandwidth at {ADAM_BYTES:.0f} bytes per parameter, "
-    "the middle of 16 % (a host of A100s, https://github.com/deepspeedai/DeepSpeed blogs/deepspeed-zenflow), "
-    "21 % (another, issues/6834 there), 25 % (2 x Xeon Gold 6330, https://github.com/ITcarrot/RoundPipe) and "
+    "the middle of 15 % (a host of A100s, https://github.com/deepspeedai/DeepSpeed blogs/deepspeed-zenflow), "
+    "19 % (another, issues/6834 there), 25 % (2 x Xeon Gold 6330, https://github.com/ITcarrot/RoundPipe) and "
     "43 % (DGX-2, arXiv:2101.06840 table 4)"
 )
 
-ONE_SOCKET_SHARE = (0.57, 0.23, 0.57)
+ONE_SOCKET_SHARE = (0.57, DRAM_SHARE[0], 0.57)
 """The same of one processor, whose memory is all its own: Grace, 8e9 in 0.769 s at 28 B, 291 of 512 GB/s."""
 
 ONE_SOCKET_SOURCE = (

@@ -230,7 +230,9 @@ def pageable(case: Case) -> Iterator[Hit]:
         return
     for name in ("offload_param", "offload_optimizer"):
         offload = getattr(settings, name)
-        if offload.device == "cpu" and not offload.pin_memory:
+        # Gradients of an optimizer on NVMe wait in host memory; parameters there have pinned buffers.
+        copied = offload.device == "cpu" or (name, offload.device) == ("offload_optimizer", "nvme")
+        if copied and not offload.pin_memory:
             yield Hit(
                 f"{name} does not pin its memory: copies to the GPU go through a staging buffer and block "
                 "the thread",
@@ -342,7 +344,7 @@ WAITS = (
         "Copies from pageable memory",
         "warning",
         pageable,
-        "pin_memory is false in a section that offloads to the CPU.",
+        "pin_memory is false in a section that offloads to the CPU, or the optimizer to NVMe.",
         "Copies from pageable memory block the thread that issues them and reach a fraction of the link.",
         '"offload_optimizer": {"device": "cpu", "pin_memory": false}',
         '"pin_memory": true.',

@@ -108,9 +108,11 @@ class Facts(StateFacts):
 
     @cached_property
     def casts_gradients(self) -> float:
-        """1 where stage 3's last gradients are cast on the host (see the trait)."""
-        narrow = where(self.accumulated < self.master, 1.0, 0.0) * self.traits.casts_gradients_on_host
-        return self.stage3 * narrow * where(self.optimizer_on(self.host) > 0, 1.0, 0.0)
+        """Share of stage 3's last gradients that the host casts (see the trait): of those that stay there."""
+        if not self.traits.casts_gradients_on_host or self.accumulated >= self.master:
+            return 0.0
+        off = where(self.optimizer_off_gpu > 0, self.optimizer_share_off_gpu, 1.0)
+        return self.stage3 * self.optimizer_on(self.host) / off
 
     @cached_property
     def accumulates_on_gpu(self) -> float:

@@ -16,7 +16,13 @@ from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.buckets import Order
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.host_link import crossing, of_the_optimizer
-from ziplan.runtimes.deepspeed.leaving import beside_the_copies, holds, to_host, unpinned
+from ziplan.runtimes.deepspeed.leaving import (
+    beside_the_copies,
+    holds,
+    to_host,
+    unpinned,
+    way_to_the_optimizer,
+)
 from ziplan.runtimes.deepspeed.swept import swept_once
 from ziplan.runtimes.deepspeed.turns import reductions
 from ziplan.runtimes.runtime import ALONE, COLLECTIVE, OF_OTHERS, PYTHON, Demand, Segment, scaled
@@ -35,6 +41,8 @@ class LastGradients(NamedTuple):
     copied: tuple[Demand, ...]
     written: Demand
     tail: tuple[Demand, ...]
+    awaits: bool = False
+    """Whether what each micro-step sums and copies is waited for in the last, with the copies behind it."""
 
     @property
     def beside(self) -> tuple[Demand, ...]:
@@ -120,7 +128,7 @@ def _copied_below_stage3(f: Facts) -> tuple[float, float]:
 def _copies(f: Facts, term: str, own: float) -> tuple[Demand, ...]:
     """A rank's own bytes between GPU and host, and where owners take turns those that it waits for."""
     direction, in_turn = "read" if term == GRADIENTS_UP else "write", f.owners_take_turns
-    resource = to_host(f, direction)
+    resource = way_to_the_optimizer(f) if term == TO_THE_OPTIMIZER else to_host(f, direction)
     if np.ndim(in_turn) == 0 and not in_turn:
         return (Demand(term, resource, own),)
     at_once = f.derivation.apply(
@@ -158,7 +166,8 @@ def last_gradients(f: Facts, due: Order) -> LastGradients:
     last, label = due.in_the_last, "gradients reduced in the last micro-step (stage 1)"
     swept, reduced = [swept_once(f, f.reduces_in_backward)], _reduced(f, label, stage1)
     tail = (*scaled(swept, last), *scaled(reduced, last))
-    early = tuple(scaled(swept, 1 - last)), tuple(scaled(reduced, 1 - last))
+    awaited = maximum(waits(f), holds(f)) if f.host else 0.0
+    early = tuple(scaled(swept, 1 - last)), tuple(scaled(reduced, (1 - last) * (1 - awaited)))
     if not f.host:
         return LastGradients(*early, (), (), Demand("gradient write", f"{f.nvme}.swap_write", 0.0), tail)
     written = 0.0
@@ -170,15 +179,16 @@ def last_gradients(f: Facts, due: Order) -> LastGradients:
             bytes_per_param=4.0,
             share=f.swaps_optimizer,
         )
-    held = maximum(maximum(f.swaps_optimizer, waits(f)), holds(f))
+    held = maximum(f.swaps_optimizer, awaited)
     sent = scaled(_to_the_optimizer(f), f.reduces_in_backward)
     copied = scaled(sent, 1 - held)
     return LastGradients(
         *early,
-        tuple(scaled(sent, held)),
+        (*scaled(reduced, (1 - last) * awaited), *scaled(sent, held)),
         tuple(scaled(copied, 1 - last)),
         Demand("gradient write", f"{f.nvme}.swap_write", written),
         (*tail, *scaled(copied, last)),
+        bool(np.any(f.stage3 * holds(f))),
     )
 
 

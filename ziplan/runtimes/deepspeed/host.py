@@ -118,9 +118,10 @@ def _states_below_stage3(book: Ledger, f: Facts, host: str) -> None:
     )
     for name, bytes_per_param, has in kinds:
         amount = _sharded(f, name, bytes_per_param, has * on_host)
-        _pin(book, f, host, name, amount, f.ranks, knob, pinned=pins(f))
+        whatever = name == "pinned master weights" and not f.traits.pins_master_weights_by_choice
+        _pin(book, f, host, name, amount, f.ranks, knob, pinned=whatever or pins(f))
     label = "fp32 gradients that pinned ones were copied from"
-    copied = _sharded(f, label, f.master, f.traits.steps_to_initialize * on_host)
+    copied = _sharded(f, label, f.master, pins(f) * f.traits.steps_to_initialize * on_host)
     book.add("fp32 gradients before they are pinned", host, ("init",), copied, low=0.0, knob=knob)
     label = "gradient of the largest tensor on its way to the host"
     staged = _held(f, label, float(largest_trained_tensor(f.workload.model)), f.element, on_host)
@@ -133,6 +134,10 @@ def _gradients(book: Ledger, f: Facts, host: str) -> None:
     label, knob = "fp32 gradients, one buffer a sub-group", "offload_optimizer.device"
     gradients = _sharded(f, label, f.master, f.optimizer_on(host))
     _pin(book, f, host, "fp32 gradients", gradients, f.ranks * f.sub_groups, knob, pinned=pins(f))
+    if f.traits.stages_gradients:
+        label, share = "buffer that last gradients go through", f.stage3 * f.optimizer_on(host)
+        staged = _held(f, label, f.trained_shards.largest, f.master, share)
+        _pin(book, f, host, "staging of last gradients", staged, f.ranks, knob)
     several = where(f.plan.accumulation_steps > 1, 1.0, 0.0)
     needed = f.stage3 * f.optimizer_off_gpu * maximum(f.traits.always_accumulates, several)
     name, knob = "gradient accumulation buffer", "data_types.grad_accum_dtype"
@@ -223,10 +228,10 @@ def _pin(
 def _swap_buffers(book: Ledger, f: Facts, host: str) -> None:
     """Buffers of the swappers, locked to the byte by `mlock` or pinned by PyTorch, and what cannot swap."""
     for name, amount, knob, blocks in _swappers(f):
-        if f.traits.locks_swap_buffers:
-            book.add(name, host, RUNNING, amount, pinned=True, knob=knob)
-        else:
+        if not f.traits.locks_swap_buffers:
             _pin(book, f, host, name, amount, f.ranks * blocks, knob)
+            continue
+        book.add(name, host, RUNNING, amount, pinned=True, knob=knob)
         if f.cluster.node.memlock_limit is not None:
             book.add(name, MEMLOCK, RUNNING, amount / f.ranks, pinned=True, knob=f"ulimit -l, {knob}")
     unswapped = f.shards.owned - f.shards.swappable_params

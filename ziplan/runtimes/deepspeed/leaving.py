@@ -17,14 +17,13 @@ from ziplan.runtimes.terms import GRADIENT_PAGES, TO_THE_OPTIMIZER
 def unpinned(f: Facts) -> float:
     """1 where gradients on the host are not in pinned memory, so that their copies are waited for.
 
-    `offload_optimizer.pin_memory` of a config or of a run; what is emitted has it. Below stage 3 releases
-    without a choice pin (`stage_1_and_2.py:initialize_optimizer_states`), which are those that do not pin
-    master weights.
+    `offload_optimizer.pin_memory` of a config or of a run; what is emitted has it. It is heeded where the
+    optimizer is on NVMe too (`stage3.py:_configure_offloading`). Below stage 3 releases without the choice
+    pin.
     """
     if f.pins_gradients:
         return 0.0
-    chosen = maximum(f.stage3, f.traits.pins_master_weights)
-    return chosen * where(f.optimizer_on(f.host) > 0, 1.0, 0.0)
+    return maximum(f.stage3, f.traits.chooses_to_pin) * f.optimizer_off_gpu
 
 
 def pins(f: Facts) -> bool:
@@ -37,13 +36,25 @@ def holds(f: Facts) -> float:
 
     A copy to pinned memory too, in releases that do not say `non_blocking` (`stage3.py:partition_grads`).
     """
-    waited = f.stage3 * f.traits.waits_for_gradients * where(f.optimizer_on(f.host) > 0, 1.0, 0.0)
-    return maximum(waited, unpinned(f))
+    if not f.traits.waits_for_gradients:
+        return unpinned(f)
+    return maximum(f.stage3 * _on_host(f), unpinned(f))
+
+
+def _on_host(f: Facts) -> float:
+    return where(f.optimizer_on(f.host) > 0, 1.0, 0.0)
 
 
 def to_host(f: Facts, direction: str) -> str:
     """The resource between the GPU and gradients on the host."""
     return f"{f.host}.{direction}" + ("" if pins(f) else STAGED)
+
+
+def way_to_the_optimizer(f: Facts) -> str:
+    """The resource of the last gradients: what swaps goes through pinned memory, as all of some releases."""
+    if pins(f) or not np.any(_on_host(f) * (1 - f.stage3 * f.traits.stages_gradients)):
+        return f"{f.host}.write"
+    return to_host(f, "write")
 
 
 def beside_the_copies(f: Facts) -> tuple[Demand, ...]:
@@ -55,9 +66,8 @@ def beside_the_copies(f: Facts) -> tuple[Demand, ...]:
     large = f.trained_shards.unmapped / maximum(f.trained_shards.owned, 1.0)
     # The driver's thread writes to each of these tensors first.
     pages = fresh_memory(f, GRADIENT_PAGES, "memory for gradients that are cast", narrow * large, threads=1.0)
-    passed = f.casts_gradients * (f.accumulated + f.master) + f.stage3 * f.traits.stages_gradients * (
-        READ_AND_WRITTEN * f.master
-    )
+    staged = f.stage3 * f.traits.stages_gradients * _on_host(f)
+    passed = f.casts_gradients * (f.accumulated + f.master) + staged * READ_AND_WRITTEN * f.master
     shard = f.optimizer_share_off_gpu * f.trained / f.plan.dp_degree
     return (
         *pages,

@@ -145,11 +145,12 @@ def _micro_step(
     each, held = step.each, last.held
     first, tail = (*each.blocked, *each.lead), (*each.tail, *last.tail)
     forward = ((*each.blocking, *each.forward), step.launched)
-    computed = (*first, *each.compute, *last.swept, *held)
+    awaited = [d for d in each.reduced if last.awaits and d.term != terms.GRADIENT_PASSES]
+    computed = (*first, *each.compute, *last.swept, *awaited, *held)
     moved = (*each.reduced, *in_turn, *last.beside)
     chains = (
         *((*before, *after) for before in forward for after in (computed, (*first, *moved))),
-        (*step.python, *held),
+        (*step.python, *awaited, *held),
         (*each.blocking, *each.blocked, *each.fetched, *(d for d in moved if d.term not in DOWN)),
     )
     return Segment("micro-step", repeats, tuple((*chain, *tail) for chain in chains))

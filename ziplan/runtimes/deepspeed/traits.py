@@ -32,6 +32,7 @@ RELEASED = {
     "0.5.10": "2022-01",
     "0.6.0": "2022-03",
     "0.9.0": "2023-04",
+    "0.10.1": "2023-08",
     "0.12.4": "2023-12",
     "0.12.6": "2023-12",
     "0.13.2": "2024-02",
@@ -227,6 +228,16 @@ WINDOWS: dict[str, Window] = {
     "pins_master_weights": Window(
         "0.14.1", None, "https://github.com/deepspeedai/DeepSpeed/pull/5301, first in 0.14.1"
     ),
+    "chooses_to_pin": Window(
+        "0.10.1",
+        None,
+        "runtime/zero/stage_1_and_2.py:cpu_offload_pin_memory since 0.10.1; to 0.10.0 it pins in any case",
+    ),
+    "pins_master_weights_by_choice": Window(
+        "0.18.3",
+        None,
+        "runtime/zero/stage_1_and_2.py:__init__ of 0.14.1 to 0.18.2 pins `weights_partition` in any case",
+    ),
     "steps_over_fp32_shard": Window(
         "0.14.1",
         "0.17.0",
@@ -330,6 +341,10 @@ class Traits(NamedTuple):
     """What zero.Init put on the host stays pinned when it has moved."""
     pins_master_weights: float
     """Master weights on the host are pinned, below stage 3."""
+    chooses_to_pin: float
+    """`pin_memory` of `offload_optimizer` is heeded below stage 3."""
+    pins_master_weights_by_choice: float
+    """For master weights, too."""
     steps_over_fp32_shard: float
     """An fp32 copy of a rank's shard is on the GPU when its step ends, below stage 3."""
     keeps_16_bit_copy: float
