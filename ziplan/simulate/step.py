@@ -121,7 +121,7 @@ class _Player:
         ]
         self.pool_of = {buffers.name: place for place, buffers in enumerate(schedule.buffers)}
         self._paths: dict[tuple[int, str, int], tuple[float, tuple[tuple[int, float], ...]]] = {}
-        self._first = {stage.name: stage.works(1) for stage in schedule.stages}
+        self._first = {stage: stage.works(1) for stage in schedule.stages}
 
     @property
     def capacities(self) -> dict[str, float]:
@@ -159,7 +159,7 @@ class _Player:
         return StagePlayed(stage.name, stage.repeats, rounds, watched, (last + more).peaks_of(last))
 
     def _watch(self, stage: Stage, rounds: int) -> Watched:
-        works = self._first[stage.name] if rounds == 1 else stage.works(rounds)
+        works = self._first[stage] if rounds == 1 else stage.works(rounds)
         tasks, mine = self._tasks(works)
         played: Played = play(tasks, self.rates, self.pools)
         names = list(self.links)
