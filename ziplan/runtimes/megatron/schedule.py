@@ -47,13 +47,14 @@ def _written(segment: Segment) -> Callable[[int], Sequence[Work]]:
     joined = _common_end(chains)
     parted, end = [chain[: len(chain) - joined] for chain in chains], chains[0][len(chains[0]) - joined :]
     shared = Counter(id(demand) for chain in parted for demand in chain)
-    order = {each: place for place, each in enumerate(shared)}
+    order = {each: place for place, (each, _) in enumerate(shared.most_common())}
+    parted = [sorted(chain, key=lambda demand: order[id(demand)]) for chain in parted]
 
     def works(count: int) -> Sequence[Work]:
         found, placed, ends = Works(), dict[int, tuple[int, int]](), list[int]()
         for chain in parted:
             last = -1
-            for demand in sorted(chain, key=lambda each: (-shared[id(each)], order[id(each)])):
+            for demand in chain:
                 if id(demand) not in placed:
                     placed[id(demand)] = found.add(segment.name, *demand, (last,)), last
                 place, after = placed[id(demand)]
