@@ -1,23 +1,18 @@
 """Blocks of experts that DeepSpeed takes as one module (leaves), against the real engine."""
 
-import json
 from itertools import product
-from typing import NamedTuple
 
 import pytest
 
 from engine.covering import covering
-from engine.harness import Spec, World, run
+from engine.harness import World
+from engine.limits import KINDS, Limits, compared
 from engine.planned import Case, check
 from ziplan.laws.law import Derivation
 from ziplan.plan import Checkpointing
-from ziplan.runtimes.deepspeed.coordinator import Policy
 from ziplan.runtimes.deepspeed.facts import Facts
-from ziplan.runtimes.deepspeed.fetches import fetches
 from ziplan.runtimes.deepspeed.hooks import module_visits
-from ziplan.runtimes.deepspeed.knobs import PERSISTENCE_THRESHOLD
 from ziplan.runtimes.deepspeed.leaves import BLOCKS, LEAF_CLASSES, largest_gradients
-from ziplan.workload.load import load_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -35,17 +30,6 @@ MODELS = {
     # No leaf by itself: the router and the experts are modules by themselves.
     "olmoe": {"intermediate_size": 256, "num_experts": 4, "pad_token_id": None},
 }
-KINDS = ("none", "non_reentrant", "reentrant")
-
-
-class Limits(NamedTuple):
-    """What a config says of the coordinator, in elements: a layer has about 2.4 million."""
-
-    prefetch: float
-    live: float
-    reuse: float
-
-
 NOTHING = Limits(0, 1e9, 0)
 LIMITS = {
     "nothing": NOTHING,
@@ -71,48 +55,19 @@ MORE = covering(list(product(MODELS, KINDS, (1, 2), LIMITS)), 2, FEW)
 """So many that any two values meet; all 216 were run once and are as played."""
 
 
-def config(limits, steps, **zero):
-    section = {"stage": 3, "reduce_bucket_size": 10_000_000, **zero}
-    section |= {"offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}}
-    section |= {
-        "stage3_prefetch_bucket_size": int(limits.prefetch),
-        "stage3_max_live_parameters": int(limits.live),
-        "stage3_max_reuse_distance": int(limits.reuse),
-    }
-    return {
-        "train_micro_batch_size_per_gpu": 1,
-        "gradient_accumulation_steps": steps,
-        "bf16": {"enabled": True},
-        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
-        "zero_optimization": section,
-    }
-
-
-def compared(folder, name, kind, steps, limits, classes=LEAF_CLASSES, **zero):
-    """The model, and what the engine did under limits that a config states: all of it as played."""
-    shape = {"model_type": name, **COMMON, **MODELS[name]}
-    (folder / "config.json").write_text(json.dumps(shape))
-    model = load_model(str(folder))
-    spec = Spec(shape, sequence_length=2, checkpointing=kind)
-    done = run(config(limits, steps, **zero), spec, World(1), folder / "run")
-    mode = Checkpointing.NONE if kind == "none" else Checkpointing.FULL
-    policy = Policy(*limits, PERSISTENCE_THRESHOLD, steps > 1, classes)
-    played = fetches(model, int(mode), kind == "reentrant", policy)
-    persistent = sum(size * count for size, count, _ in model.tensors if size <= PERSISTENCE_THRESHOLD)
-    assert done.last["gathered_elements"] == steps * played.elements
-    assert done.peak["live_elements"] == persistent + played.peak_live
-    return model, done
+def shape_of(name):
+    return {"model_type": name, **COMMON, **MODELS[name]}
 
 
 @pytest.mark.parametrize(("name", "kind", "steps", "limits"), FEW)
 def test_gathers_what_was_played(tmp_path, name, kind, steps, limits):
-    compared(tmp_path, name, kind, steps, LIMITS[limits])
+    compared(tmp_path, shape_of(name), kind, steps, LIMITS[limits])
 
 
 @pytest.mark.engine_all
 @pytest.mark.parametrize(("name", "kind", "steps", "limits"), MORE)
 def test_gathers_what_was_played_of_more(tmp_path, name, kind, steps, limits):
-    compared(tmp_path, name, kind, steps, LIMITS[limits])
+    compared(tmp_path, shape_of(name), kind, steps, LIMITS[limits])
 
 
 @pytest.mark.parametrize(
@@ -122,7 +77,7 @@ def test_gathers_what_was_played_of_more(tmp_path, name, kind, steps, limits):
 def test_leaves_are_what_the_config_says(tmp_path, name, classes):
     """Gradients of a leaf are all there before the first is reduced, those of other modules one by one."""
     zero = {"leaf_module": {"classes": list(classes)}}
-    model, done = compared(tmp_path, name, "non_reentrant", 1, NOTHING, classes, **zero)
+    model, done, _ = compared(tmp_path, shape_of(name), "non_reentrant", 1, NOTHING, classes, **zero)
     assert done.peak["whole_gradient_elements"] == largest_gradients(model, classes)
     whole = any(BLOCKS[name].class_name.endswith(each.rpartition(".")[2]) for each in classes)
     experts = model.operator("mlp.experts")
@@ -132,7 +87,7 @@ def test_leaves_are_what_the_config_says(tmp_path, name, classes):
 @pytest.mark.parametrize("tiers", [("dram", "dram"), ("nvme", "nvme")], ids="-".join)
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "olmoe"])
 def test_a_plan_s_config_moves_and_holds_what_was_predicted(tmp_path, name, tiers):
-    shape = {"model_type": name, **COMMON, **MODELS[name]}
+    shape = shape_of(name)
     fields = {"prefetch_depth": 1, "accumulation_steps": 2}
     case = Case(tmp_path, shape, World(2), tiers, Checkpointing.FULL, **fields)
     check(case)

@@ -1,18 +1,11 @@
 """What stage 3 fetches and holds under any limits, against the real engine: elements, gathers, most live."""
 
-import json
 from itertools import product
-from typing import NamedTuple
 
 import pytest
 
 from engine.covering import covering
-from engine.harness import Spec, World, run
-from ziplan.plan import Checkpointing
-from ziplan.runtimes.deepspeed.coordinator import Policy
-from ziplan.runtimes.deepspeed.fetches import fetches
-from ziplan.runtimes.deepspeed.knobs import PERSISTENCE_THRESHOLD
-from ziplan.workload.load import load_model
+from engine.limits import KINDS, Limits, compared
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
@@ -33,17 +26,6 @@ MODELS = {
     | {"num_attention_heads": 8, "vocab_size": 1024, "max_position_embeddings": 512}
     | {"word_embed_proj_dim": 512, "pad_token_id": None},
 }
-KINDS = ("none", "non_reentrant", "reentrant")
-
-
-class Limits(NamedTuple):
-    """What a config says of the coordinator, in elements: a layer has 2.6 to 4.2 million."""
-
-    prefetch: float
-    live: float
-    reuse: float
-
-
 LIMITS = {
     "nothing": Limits(0, 1e9, 0),
     "kept": Limits(0, 1e9, 6e6),
@@ -66,37 +48,10 @@ FEW = [
 MORE = covering(list(product(MODELS, KINDS, (1, 2), LIMITS)), 2, FEW)
 
 
-def config(limits, steps):
-    section = {"stage": 3, "reduce_bucket_size": 10_000_000}
-    section |= {"offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}}
-    section |= {
-        "stage3_prefetch_bucket_size": int(limits.prefetch),
-        "stage3_max_live_parameters": int(limits.live),
-        "stage3_max_reuse_distance": int(limits.reuse),
-    }
-    return {
-        "train_micro_batch_size_per_gpu": 1,
-        "gradient_accumulation_steps": steps,
-        "bf16": {"enabled": True},
-        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
-        "zero_optimization": section,
-    }
-
-
 def check(folder, name, kind, steps, limits):
-    shape = MODELS[name]
-    (folder / "config.json").write_text(json.dumps(shape))
-    model = load_model(str(folder))
-    spec = Spec(shape, sequence_length=2, checkpointing=kind)
-    done = run(config(limits, steps), spec, World(1), folder / "run")
-    mode = Checkpointing.NONE if kind == "none" else Checkpointing.FULL
-    policy = Policy(*limits, PERSISTENCE_THRESHOLD, steps > 1)
     dropout = False if "without" in name else None
-    played = fetches(model, int(mode), kind == "reentrant", policy, dropout)
-    persistent = sum(size * count for size, count, _ in model.tensors if size <= PERSISTENCE_THRESHOLD)
-    assert done.last["gathered_elements"] == steps * played.elements
+    _, done, played = compared(folder, MODELS[name], kind, steps, limits, dropout=dropout)
     assert done.last["gather_calls"] == steps * played.calls
-    assert done.peak["live_elements"] == persistent + played.peak_live
 
 
 @pytest.mark.parametrize(("name", "kind", "steps", "limits"), FEW)
