@@ -12,7 +12,7 @@ from ziplan.report.text import Written, fit_text
 from ziplan.runtimes import RUNTIMES
 from ziplan.solve import Problem, solve
 from ziplan.solve.enumerate import KNEE, WORTH_OFFLOADING
-from ziplan.solve.search import WORTH_A_TRY
+from ziplan.solve.search import WORTH_A_TRY, WORTH_THE_RISK
 from ziplan.workload.load import load_workload
 
 AT = {"sequence_length": 1024}
@@ -96,6 +96,20 @@ def test_no_faster_plan_is_told_of_where_little_is_gained_by_being_tight_on_more
     answer = answered("llama-3.1-8b", "dgx-a100-80g", [("memory_limit", "64 GB")], sequence_length=4096)
     assert answer.best.verdict == "tight"
     assert answer.faster_if_it_fits is None
+
+
+def test_a_plan_more_likely_not_to_fit_is_told_of_where_it_is_twice_as_fast():
+    """8B on one card and 44 GB: nothing likely reads its parameters from anywhere but the drive."""
+    settings = [("tiers.dram.capacity", "44 GB")]
+    answer = answered(
+        "llama-3.1-8b", "rtx-4090-desktop", settings, sequence_length=2048, global_batch_size=256
+    )
+    faster = answer.faster_if_it_fits
+    assert answer.best.likely_fits
+    assert faster.verdict == "tight"
+    assert not faster.likely_fits
+    assert answer.best.time_per_token > WORTH_THE_RISK * faster.time_per_token
+    assert "if it fits (less likely than not)" in plain(fit_text(answer, Written(), 200))
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,23 @@ def test_marked_points_fit_and_none_of_the_sweep_beats_them(sweep):
                 assert there == here or any(a > b for a, b in zip(there, here, strict=True))
 
 
+def test_a_point_that_more_likely_does_not_fit_is_marked_and_yields_to_one_that_likely_does():
+    request = Request(
+        "llama-3.1-8b", "rtx-4090-desktop", training={"sequence_length": 2048, "global_batch_size": 256}
+    )
+    found = swept(partial(posed, request), axes_of(["tiers.dram.capacity=40 GB,44 GB"]), jobs=1)
+    doubtful, likely = (row.outcome for row in found.rows)
+    assert (doubtful.verdict, doubtful.likely_fits) == ("tight", False)
+    assert (likely.verdict, likely.likely_fits) == ("tight", True)
+    assert doubtful.time_per_token < likely.time_per_token
+    assert found.front == (1,)
+    text = plain(sweep_text(found, 100))
+    assert "tight?" in text
+    assert "tight?: may fit, and more likely does not." in " ".join(text.split())
+    rows = list(csv.DictReader(io.StringIO(sweep_csv(found))))
+    assert [row["likely_fits"] for row in rows] == ["0", "1"]
+
+
 def test_a_price_on_every_point_makes_the_front_count_dollars(tmp_path):
     file = tmp_path / "cluster.yaml"
     file.write_text(

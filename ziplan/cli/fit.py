@@ -51,7 +51,9 @@ def fit(
     answer = answer_to(given.on(model, cluster), with_alternatives=as_json or explain)
     files, written = _files(answer, out, emitting)
     if answer.best.verdict == "tight" and on_tight is options.Outcome.PASS:
-        warn("a tight fit: the low end of the need is there, the high end is not")
+        from ziplan.report.phrases import how_tight
+
+        warn(how_tight(answer.best))
     _deliver(answer, files, written, as_json, explain, output)
     return ExitCode.OK if exit_zero else exit_code(answer.best.verdict, on_tight, on_unknown)
 

@@ -139,6 +139,11 @@ class Estimate:
         return cast(bool, _every(tier.low <= tier.available for tier in self.memory.values()))
 
     @property
+    def likely_fits(self) -> bool:
+        """Whether the middle of every need is there (an array of a grid)."""
+        return cast(bool, _every(tier.low + tier.high <= 2 * tier.available for tier in self.memory.values()))
+
+    @property
     def verdict(self) -> Verdict:
         """The verdict on one plan: unknown where it may fit but nobody can say how long a step is."""
         if self.unknown and self.may_fit:

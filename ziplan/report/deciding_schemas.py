@@ -43,6 +43,7 @@ OUTCOME: dict[str, Schema] = {
     "cluster": or_null(TEXT),
     "runtime": or_null(TEXT),
     "gpu_count": or_null(COUNT),
+    "likely_fits": or_null(TRUTH),
     "plan": or_null(PLAN),
     **dict.fromkeys(POINT_NUMBERS, UNKNOWABLE),
     "binding": or_null(BINDING),

@@ -50,6 +50,13 @@ def job_words(workload: Workload) -> str:
     return " + ".join(words)
 
 
+def how_tight(estimate: Estimate) -> str:
+    """How a plan fits that may, and not surely."""
+    if estimate.likely_fits:
+        return "a tight fit: the low end of the need is there, the high end is not"
+    return "a tight fit, and more likely none: the low end of the need is there, the middle is not"
+
+
 def gpus_words(used: float, there: int) -> str:
     """How many GPUs train, of how many the cluster has that was asked about."""
     words = counted(there, "GPU")

@@ -256,7 +256,7 @@ DOCUMENTS: dict[str, Schema] = {
         },
         faster_if_it_fits={
             "anyOf": [OTHER_PLAN, {"type": "null"}],
-            "description": "A faster plan that is likely to fit, tight on more tiers; null: see notes",
+            "description": "A faster plan that may fit, less surely than the best; null: see notes",
         },
         faster_on_fewer={
             "anyOf": [FEWER, {"type": "null"}],

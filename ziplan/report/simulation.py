@@ -11,7 +11,7 @@ from ziplan.hardware.rates import GPU
 from ziplan.report.figures import lacking
 from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.page import Block, Paragraph, laid_out
-from ziplan.report.phrases import job_words, shown
+from ziplan.report.phrases import how_tight, job_words, shown
 from ziplan.report.table import Column, table
 from ziplan.simulate.step import OTHERS, Simulation, StagePlayed
 from ziplan.simulate.trace import Watched
@@ -106,7 +106,7 @@ def _memory(told: Told) -> Iterable[Block]:
         tiers = ", ".join(lacking(told.estimate))
         yield Paragraph("memory", f"this plan does not fit ({tiers}): played as if it did", "red")
     elif told.estimate.verdict == "tight":
-        yield Paragraph("memory", "a tight fit: only the low end of the need is there", "yellow")
+        yield Paragraph("memory", how_tight(told.estimate), "yellow")
 
 
 def _worth(simulation: Simulation) -> float:

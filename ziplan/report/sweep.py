@@ -48,6 +48,8 @@ class Outcome(NamedTuple):
     share_of_peak: float | None = None
     """Model FLOPs (6 per parameter and token) of a GPU's peak in the precision that computes; None where
     nobody has stated that."""
+    likely_fits: bool = True
+    """Whether the middle of every need is there; a tight plan of which it is not more likely fails."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -83,6 +85,7 @@ def outcome_of(best: Estimate, binding: Binding, runtime: str) -> Outcome:
         drive_lifetime=None if best.drive_lifetime is None else float(best.drive_lifetime),
         binding=binding,
         share_of_peak=_share_of_peak(best),
+        likely_fits=bool(best.likely_fits),
     )
 
 

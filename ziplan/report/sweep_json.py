@@ -60,6 +60,7 @@ def outcome_object(outcome: Outcome | None) -> Document:
             "cluster": None,
             "runtime": None,
             "gpu_count": None,
+            "likely_fits": None,
             "plan": None,
             **dict.fromkeys(POINT_NUMBERS),
             "binding": None,
@@ -69,6 +70,7 @@ def outcome_object(outcome: Outcome | None) -> Document:
         "cluster": outcome.cluster,
         "runtime": outcome.runtime,
         "gpu_count": outcome.gpus,
+        "likely_fits": outcome.likely_fits,
         "plan": dict(outcome.plan),
         **{key: _plain(value) for key, value in numbers(outcome).items()},
         "binding": outcome.binding._asdict(),
@@ -108,7 +110,9 @@ def sweep_csv(sweep: Sweep) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     paths = [axis.path for axis in sweep.axes]
-    table.writerow([*paths, "verdict", "on_front", "gpu_count", *POINT_NUMBERS, *BINDING, "refused"])
+    table.writerow(
+        [*paths, "verdict", "on_front", "gpu_count", "likely_fits", *POINT_NUMBERS, *BINDING, "refused"]
+    )
     for place, row in enumerate(sweep.rows):
         table.writerow([*row.values, row.verdict, int(place in sweep.front), *_cells(row)])
     for values in sweep.unsolved:
@@ -119,7 +123,7 @@ def sweep_csv(sweep: Sweep) -> str:
 def _cells(row: Row) -> list[Any]:
     outcome = row.outcome
     if outcome is None:
-        return ["", *[""] * len(POINT_NUMBERS), *[""] * len(BINDING), "; ".join(row.refused)]
+        return ["", "", *[""] * len(POINT_NUMBERS), *[""] * len(BINDING), "; ".join(row.refused)]
     figures = (_plain(value) for value in numbers(outcome).values())
     cells = ["" if value is None else repr(value) for value in figures]
-    return [outcome.gpus, *cells, *outcome.binding, ""]
+    return [outcome.gpus, int(outcome.likely_fits), *cells, *outcome.binding, ""]

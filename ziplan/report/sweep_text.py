@@ -14,6 +14,8 @@ from ziplan.report.text import VERDICTS
 from ziplan.units import counted, show
 
 MARK = "*"
+DOUBT = "?"
+"""Marks the verdict on a point that may fit and more likely does not."""
 MOST_REASONS = 6
 """Reasons of refused points that are told."""
 MILLION = 1e6
@@ -94,7 +96,13 @@ def _titles(sweep: Sweep, width: int) -> tuple[list[str], list[Line]]:
 
 
 def _verdict(row: Row) -> Span:
-    return Span(row.verdict.replace("_", " "), VERDICTS.get(row.verdict, "red"))
+    doubt = DOUBT if _doubtful(row) else ""
+    return Span(row.verdict.replace("_", " ") + doubt, VERDICTS.get(row.verdict, "red"))
+
+
+def _doubtful(row: Row) -> bool:
+    """Whether a point that may fit more likely does not."""
+    return row.verdict == "tight" and row.outcome is not None and not row.outcome.likely_fits
 
 
 def _dollars(outcome: Outcome) -> str:
@@ -117,6 +125,8 @@ def _meaning(sweep: Sweep) -> str:
     cost = "dollars per token" if sweep.priced else "GPU-hours per token (no price is stated)"
     tight = all(sweep.rows[place].verdict == "tight" for place in sweep.front)
     among = " Among tight points: none surely fits." if tight else ""
+    if any(_doubtful(row) for row in sweep.rows):
+        among += f" tight{DOUBT}: may fit, and more likely does not."
     return (
         f"{MARK} {len(sweep.front):,} on the front: no other point is as good in time per token, {cost}, "
         f"GPUs and bytes written to flash per token, and better in one; "

@@ -198,7 +198,8 @@ def _faster(answer: Answer) -> list[Paragraph]:
     risk = f", up to {shown(-place.left_low, 'B')} too much for {place.tier}" if place else ""
     homes = placement_words(other.plan)
     moved = f"; {homes}" if homes != placement_words(answer.best.plan) else ""
-    pace = f"{shown(other.tokens_per_s, 'token/s')} if it fits{risk}"
+    unlikely = "" if other.likely_fits else " (less likely than not)"
+    pace = f"{shown(other.tokens_per_s, 'token/s')} if it fits{unlikely}{risk}"
     return [Paragraph("faster", f"{pace}: {plan_words(other)}{moved}")]
 
 

@@ -59,13 +59,14 @@ class Candidate(NamedTuple):
 class Survey(NamedTuple):
     """A problem's grid, the best plan of each placement, and the estimate of every plan where it is kept.
 
-    `tight` is the best of the plans that are likely to fit.
+    `tight` is the best of the plans that are likely to fit and not sure to, `unlikely` of those less likely.
     """
 
     grid: Grid
     found: list[Candidate]
     estimate: Estimate | None
     tight: Candidate | None = None
+    unlikely: Candidate | None = None
 
 
 def search_grid(problem: Problem, code_changes: bool = False) -> Grid:
@@ -111,16 +112,18 @@ def _scored(problem: Problem, grid: Grid) -> tuple[Any, Any]:
     return rank, cost
 
 
-def _best_tight(problem: Problem, grid: Grid, rank: Any, cost: Any) -> Candidate | None:
-    """The best of the plans that are likely to fit and not sure to, on however many tiers they are tight."""
-    tight = np.where((rank >= TIGHT) & (rank < UNLIKELY), TIGHT, DOES_NOT_FIT)
-    if tight.min() == DOES_NOT_FIT:
+def _best_between(
+    problem: Problem, grid: Grid, rank: Any, cost: Any, least: int, below: int
+) -> Candidate | None:
+    """The best of the plans from one rank on to below another, whatever their rank within; None for none."""
+    among = np.where((rank >= least) & (rank < below), least, DOES_NOT_FIT)
+    if among.min() == DOES_NOT_FIT:
         return None
-    tight, cost, steps = (
-        np.broadcast_to(each, grid.shape) for each in (tight, cost, grid.plans().accumulation_steps)
+    among, cost, steps = (
+        np.broadcast_to(each, grid.shape) for each in (among, cost, grid.plans().accumulation_steps)
     )
-    limit = KNEE * float(cost[tight == TIGHT].min()) if free_batch(problem.workload) else None
-    return _reading_ahead(grid, tight, cost, _best(tight, cost, steps, limit))
+    limit = KNEE * float(cost[among == least].min()) if free_batch(problem.workload) else None
+    return _reading_ahead(grid, among, cost, _best(among, cost, steps, limit))
 
 
 def _best_of_each(problem: Problem, grid: Grid, rank: Any, cost: Any) -> list[Candidate]:
@@ -156,11 +159,8 @@ def _least_offloaded_first(found: list[Candidate], limit: float | None) -> list[
 
 def scores(problem: Problem, answer: Estimate) -> tuple[Any, Any]:
     """(how it fits, cost) of every plan that an estimate is of."""
-    short, likely = cast(Any, 0), cast(Any, True)
-    for tier in answer.memory.values():
-        short = short + 1 * (tier.high > tier.available)
-        likely = likely & (tier.low + tier.high <= 2 * tier.available)
-    tight = np.where(likely, TIGHT - 1 + short, UNLIKELY)
+    short = cast(Any, sum(1 * (tier.high > tier.available) for tier in answer.memory.values()))
+    tight = np.where(answer.likely_fits, TIGHT - 1 + short, UNLIKELY)
     rank = np.where(answer.fits, FITS, np.where(answer.may_fit, tight, DOES_NOT_FIT))
     cost: Any = objective(problem, answer)
     known = np.where(np.isnan(cost), NO_KNOWN_COST, cost)
@@ -244,15 +244,20 @@ def _reading_ahead(grid: Grid, rank: Any, cost: Any, best: Candidate) -> Candida
 def surveyed(problem: Problem, code_changes: bool = False) -> Survey:
     """A problem's whole grid; its estimate is kept where it is small."""
     grid = search_grid(problem, code_changes)
+    answer = None
     if grid.size > CHUNK:
         rank, cost = _scored(problem, grid)
-        found = _best_of_each(problem, grid, rank, cost)
-        return Survey(grid, found, None, _best_tight(problem, grid, rank, cost))
-    (whole,) = grid.chunks()
-    answer = _estimates(problem, grid, whole)
-    rank, cost = scores(problem, answer)
-    found = _best_of_each(problem, grid, rank, cost)
-    return Survey(grid, found, answer, _best_tight(problem, grid, rank, cost))
+    else:
+        (whole,) = grid.chunks()
+        answer = _estimates(problem, grid, whole)
+        rank, cost = scores(problem, answer)
+    return Survey(
+        grid,
+        _best_of_each(problem, grid, rank, cost),
+        answer,
+        tight=_best_between(problem, grid, rank, cost, TIGHT, UNLIKELY),
+        unlikely=_best_between(problem, grid, rank, cost, UNLIKELY, DOES_NOT_FIT),
+    )
 
 
 def _survey(problem: Problem, grid: Grid, answer: Estimate, steps: float | None = None) -> Survey:

@@ -73,8 +73,8 @@ class Answer:
     `alternatives` are the best plans of other placements: those that surely fit first, then those
     that may, each by the objective. `gpus_there` are the GPUs of the cluster that was asked about,
     of which `problem` may have fewer. `do_not_offload` is true when the best plan keeps everything in HBM.
-    `faster_if_it_fits` is a plan that is likely to fit and faster than the best, which is tight on fewer
-    tiers or none; `faster_on_fewer` one on fewer GPUs that takes less time for the same global batch.
+    `faster_if_it_fits` is a plan that may fit and is faster than the best, which surely does, or is likely to
+    on fewer tiers; `faster_on_fewer` one on fewer GPUs that takes less time for the same global batch.
     `space` says what was searched and pruned.
     """
 

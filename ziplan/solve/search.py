@@ -47,6 +47,10 @@ takes a ms and more (`ziplan.hardware.collectives`), for each of a step's hundre
 WORTH_A_TRY = 1.1
 """Factor by which a plan that is likely to fit must beat the one that surely does to be told of."""
 
+WORTH_THE_RISK = 2.0
+"""The same of a plan that is more likely not to fit: it runs less than every other time, and must do twice as
+much where it does."""
+
 
 def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
     """The best plan of a problem; where nothing fits, the one that lacks least.
@@ -73,7 +77,7 @@ def solve(problem: Problem, alternatives: int = ALTERNATIVES) -> Answer:
         space=_space(grid),
         gpus_there=there,
         notes=(*_notes(best, changed), *_of_the_runtime(problem, best)),
-        faster_if_it_fits=_faster_tight(problem, survey),
+        faster_if_it_fits=_faster_if_it_fits(problem, survey),
         faster_on_fewer=faster_on_fewer(problem, best),
     )
 
@@ -84,17 +88,18 @@ def _by_verdict(found: Sequence[Candidate]) -> list[Candidate]:
     return sorted(there, key=lambda c: (min(c.rank, TIGHT), c.paid, c.place))
 
 
-def _faster_tight(problem: Problem, survey: Survey) -> Estimate | None:
-    """The best plan that is likely to fit, where it beats the lead by enough to be tried.
+def _faster_if_it_fits(problem: Problem, survey: Survey) -> Estimate | None:
+    """The best plan that may fit, where it beats the lead by enough to be tried.
 
-    The lead surely fits, or is likely to and tight on fewer tiers.
+    The lead surely fits, or is likely to and tight on fewer tiers. Plans that are likely to fit come first.
     """
-    tight, lead = survey.tight, survey.found[0]
-    if tight is None or problem.objective == "wear" or lead.rank >= UNLIKELY:
+    lead = survey.found[0]
+    if problem.objective == "wear" or lead.rank >= UNLIKELY:
         return None
-    if not lead.paid > WORTH_A_TRY * tight.paid:
-        return None
-    return evaluated(problem, survey.grid, tight)
+    for found, worth in ((survey.tight, WORTH_A_TRY), (survey.unlikely, WORTH_THE_RISK)):
+        if found is not None and lead.paid > worth * found.paid:
+            return evaluated(problem, survey.grid, found)
+    return None
 
 
 def best_plan(problem: Problem) -> Estimate:

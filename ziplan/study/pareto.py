@@ -29,14 +29,14 @@ def front(costs: Sequence[Sequence[float]]) -> list[int]:
 def front_of(outcomes: Sequence[Outcome | None], priced: bool) -> tuple[int, ...]:
     """The front over time per token, cost per token, GPUs and flash wear of what fits.
 
-    Points that surely fit; those that are tight where none does. Cost is in dollars where every point has
-    a price, else in GPU time.
+    Points that surely fit; where none does those that are likely to, and else those that may. Cost is in
+    dollars where every point has a price, else in GPU time.
     """
-    for verdict in ("fits", "tight"):
+    for verdict, surely in (("fits", True), ("tight", True), ("tight", False)):
         fitting = [
             (place, each)
             for place, each in enumerate(outcomes)
-            if each is not None and each.verdict == verdict
+            if each is not None and each.verdict == verdict and each.likely_fits >= surely
         ]
         if fitting:
             kept = front([_paid(each, priced) for _, each in fitting])
