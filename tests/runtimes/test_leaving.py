@@ -161,6 +161,19 @@ def test_what_is_not_overlapped_is_not_played_beside_backward(tmp_path, stage, d
     assert played > beside[1]
 
 
+@pytest.mark.parametrize("device", ["none", "cpu"])
+def test_stage_3_sums_and_copies_on_the_computing_stream_where_it_does_not_overlap(tmp_path, device):
+    """Layers so large that neither the Python thread nor a link alone makes the step."""
+    job, on = workload(toy(24, 4096, 16384), sequence_length=4096), cluster(gpus=16)
+    keys = {"stage": 3, "offload_optimizer": {"device": device}, "reduce_bucket_size": 50_000_000}
+    (beside, played_beside), (found, played) = (
+        stated(tmp_path, on, job, **keys, overlap_comm=overlaps) for overlaps in (True, False)
+    )
+    assert found > 1.01 * beside
+    assert played == pytest.approx(found, rel=0.01)
+    assert played_beside == pytest.approx(beside, rel=0.01)
+
+
 def host_lines(version, job, stage, pins):
     on = machine()
     runtime = Released(version, zero={PIN_MEMORY: pins})

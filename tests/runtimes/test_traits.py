@@ -203,7 +203,8 @@ def test_updated_parameters_go_back_beside_the_update_as_long_as_tiles_did():
     assert UPDATED_COPY not in step("0.6.0", BELOW).terms
 
 
-def test_without_overlap_gradients_take_turns_with_compute_below_stage_3():
+def test_without_overlap_gradients_take_turns_with_compute():
+    """Stage 3 of that release waits for each copy of the last micro-step as it is."""
     many = replace(BELOW, accumulation_steps=4.0)
     beside, in_turn = step("0.6.0", many), step("0.6.0", many, overlap_comm=False)
     assert in_turn.terms[TO_THE_OPTIMIZER] == pytest.approx(in_turn.busy[TO_THE_OPTIMIZER])

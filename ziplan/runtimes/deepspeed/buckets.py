@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from ziplan.laws.law import where
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import each
 from ziplan.runtimes.deepspeed.shards import in_module_order
@@ -45,9 +44,8 @@ def fill(gradients: Iterable[int], bucket_params: float) -> list[int]:
 
 def order(f: Facts) -> Order:
     """Of what is reduced beside backward: in stages 1 to 3, and by PyTorch's own data parallelism."""
-    beside = where(f.plan.zero_stage >= 1, 1 - f.copies_in_turn, f.in_pytorch)
     first, last = (
         each(lambda bucket, end=end: filled(f.workload.model, bucket)[end], f.knobs.reduce_bucket)
         for end in (0, 1)
     )
-    return Order(beside * first, beside * last)
+    return Order(f.reduces_in_backward * first, f.reduces_in_backward * last)

@@ -227,11 +227,14 @@ class Facts(StateFacts):
 
     @cached_property
     def copies_in_turn(self) -> float:
-        """1 where gradients are reduced and go to the host on the stream that computes: below stage 3.
+        """1 where gradients are reduced and go to the host on the stream that computes.
 
-        `runtime/zero/stage_1_and_2.py:reduce_ipg_grads`, unless `overlap_comm` is on, as in what is emitted.
+        `zero/stage_1_and_2.py:reduce_ipg_grads`, and in stage 3 `zero/stage3.py:reduce_and_partition_stream`,
+        unless `overlap_comm` is on, as in what is emitted. What stage 3 gathers runs beside computation all
+        the same: the collective waits for what was asked of the GPU before it, and only the module that
+        needs it waits for the collective.
         """
-        return 0.0 if self.overlaps else 1 - self.stage3
+        return 0.0 if self.overlaps else 1.0
 
     @cached_property
     def owners_take_turns(self) -> float:

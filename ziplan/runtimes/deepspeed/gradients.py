@@ -62,7 +62,7 @@ NOTHING_MORE = LastGradients((), (), (), (), Demand("gradient write", PYTHON, 0.
 def waits(f: Facts) -> float:
     """1 where what is sent and received holds the GPU's own work up."""
     in_stage3 = f.traits.collectives_wait * f.stage3 if f.traits.collectives_wait else 0.0
-    return maximum(in_stage3 + f.copies_in_turn, unpinned(f))
+    return maximum(maximum(in_stage3, f.copies_in_turn), unpinned(f))
 
 
 def _reduced(f: Facts, label: str, share: float) -> tuple[Demand, ...]:

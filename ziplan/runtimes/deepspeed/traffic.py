@@ -74,14 +74,16 @@ DOWN = (terms.GRADIENTS_DOWN, terms.TO_THE_OPTIMIZER)
 class MicroStep(NamedTuple):
     """What a micro-step is made of: what the GPU does, what it waits for, what runs beside it.
 
-    `blocking` and `forward` are forward's, `blocked` is what the GPU waits for after it; it computes backward
-    until the first gradients are reduced (`lead`) and on from there. `fetched` runs beside all of that,
-    `reduced` beside backward, and `tail` is reduced and copied when backward has ended.
+    `blocking` and `forward` are forward's, `blocked` is what the GPU waits for after it, `in_turn` what is
+    reduced and copied meanwhile; it computes backward until the first gradients are reduced (`lead`) and on
+    from there. `fetched` runs beside all of that, `reduced` beside backward, and `tail` is reduced and copied
+    when backward has ended.
     """
 
     blocking: tuple[Demand, ...]
     forward: tuple[Demand, ...]
     blocked: tuple[Demand, ...]
+    in_turn: tuple[Demand, ...]
     lead: tuple[Demand, ...]
     compute: tuple[Demand, ...]
     fetched: tuple[Demand, ...]
@@ -143,15 +145,17 @@ def _micro_step(
     carries those beside copies from it.
     """
     each, held = step.each, last.held
-    first, tail = (*each.blocked, *each.lead), (*each.tail, *last.tail)
+    first, tail = (*each.blocked, *each.in_turn, *each.lead), (*each.tail, *last.tail)
     forward = ((*each.blocking, *each.forward), step.launched)
-    awaited = [d for d in each.reduced if last.awaits and d.term != terms.GRADIENT_PASSES]
+    waits = last.awaits
+    awaited = [d for d in each.reduced if waits and d.term != terms.GRADIENT_PASSES]
     computed = (*first, *each.compute, *last.swept, *awaited, *held)
     moved = (*each.reduced, *in_turn, *last.beside)
+    before_fetches = (*each.blocking, *each.blocked, *each.in_turn)
     chains = (
         *((*before, *after) for before in forward for after in (computed, (*first, *moved))),
-        (*step.python, *awaited, *held),
-        (*each.blocking, *each.blocked, *each.fetched, *(d for d in moved if d.term not in DOWN)),
+        (*step.python, *(each.in_turn if waits else ()), *awaited, *held),
+        (*before_fetches, *each.fetched, *(d for d in moved if d.term not in DOWN)),
     )
     return Segment("micro-step", repeats, tuple((*chain, *tail) for chain in chains))
 
@@ -168,8 +172,8 @@ def _in_a_micro_step(f: Facts, due: Order) -> MicroStep:
     return MicroStep(
         blocking=tuple(d for demands, wait, ahead in fetched for d in scaled(demands, wait * ahead)),
         forward=tuple(scaled(computed, share)),
-        blocked=(
-            *(d for demands, wait, ahead in fetched for d in scaled(demands, wait * (1 - ahead))),
+        blocked=tuple(d for demands, wait, ahead in fetched for d in scaled(demands, wait * (1 - ahead))),
+        in_turn=(
             *scaled(reduced, early * in_turn),
             *scaled(copied, early * copies_wait),
         ),
