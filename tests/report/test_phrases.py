@@ -9,7 +9,7 @@ from ziplan.plan import Placement, Plan
 from ziplan.report.lines import GLUE
 from ziplan.report.phrases import binding_words, placement_words, spread
 from ziplan.runtimes.runtime import Demand, Segment
-from ziplan.solve.binding import longest_wait
+from ziplan.solve.binding import binding, longest_wait
 from ziplan.solve.problem import Binding
 
 
@@ -47,9 +47,23 @@ def test_what_binds_is_named_in_words_alone(where, what, said):
 def test_the_longest_wait_names_the_direction_that_moves_most():
     """A term that goes both ways is not named for the way that happens to come first."""
     down, up = Demand("gradient exchange", "dram.write", 1e9), Demand("gradient exchange", "dram.read", 1e9)
-    segments = (Segment("micro-step", 4.0, ((up,), (up, down))), Segment("boundary", 1.0, ((down,),)))
+    beside = Demand("compute", "gpu_matrix", 1.0)
+    segments = (Segment("micro-step", 4.0, ((beside, up), (up, down))), Segment("boundary", 1.0, ((down,),)))
     best = replace(answer().best, segments=segments, terms={"gradient exchange": 2.0, "compute": 1.0})
-    assert longest_wait(best) == ("dram.write", "gradient exchange")
+    assert longest_wait(best) == ("dram.write", ("gradient exchange",))
+
+
+@pytest.mark.parametrize(
+    ("compute", "said"),
+    [(1.5, "gradient reduce"), (2.5, "gradient reduce and gather"), (4.0, "compute")],
+)
+def test_what_binds_is_the_resource_that_is_waited_for_longest_not_its_longest_term(compute, said):
+    """Two terms of one network, neither as long as the products, may be longer than those together."""
+    rates = {"compute": "gpu_matrix", "gather": "gather", "gradient reduce": "gather"}
+    chain = tuple(Demand(term, resource, 1.0) for term, resource in rates.items())
+    times = {"compute": compute, "gather": 1.4, "gradient reduce": 2.0}
+    best = replace(answer().best, segments=(Segment("micro-step", 1.0, (chain,)),), terms=times)
+    assert binding(best).what == said
 
 
 @pytest.mark.parametrize(

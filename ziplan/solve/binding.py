@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import isnan
 
 from ziplan.estimate import Estimate
 from ziplan.hardware.processors import THREADS
+from ziplan.runtimes.runtime import bare
 from ziplan.solve.problem import Binding
 
 
 def binding(best: Estimate) -> Binding:
-    """The tier that lacks most, or the term that the step spends most of its time on, if that is known."""
+    """The tier that lacks most, or the resource that the step waits for longest, if that is known."""
     if best.verdict == "does_not_fit":
         worst = max(best.memory, key=lambda name: best.memory[name].low / best.memory[name].available)
         phases = best.memory[worst].phases
         return Binding("capacity", worst, max(phases, key=lambda name: phases[name][0]))
     if isnan(best.step_time):
         return Binding("time", "", f"unknown without {' and '.join(best.unknown)}")
-    resource, term = longest_wait(best)
-    return Binding("time", resource, THREADS if resource == "cpu_optimizer" and few_threads(best) else term)
+    resource, terms = longest_wait(best)
+    few = resource == "cpu_optimizer" and few_threads(best)
+    return Binding("time", resource, THREADS if few else " and ".join(terms))
 
 
 def few_threads(best: Estimate) -> bool:
@@ -26,16 +29,28 @@ def few_threads(best: Estimate) -> bool:
     return any(each.name == THREADS for each in best.assumptions)
 
 
-def longest_wait(best: Estimate) -> tuple[str, str]:
-    """(resource, term) of the term that the step spends most of its time on.
+def longest_wait(best: Estimate) -> tuple[str, tuple[str, ...]]:
+    """(resource, terms): what the step waits for longest, and the terms that do.
 
-    Where a term is work of several resources, as bytes one way and the other, it is the one with most.
+    The terms are the longest of that resource, as many as together outweigh every other one of the step.
     """
-    term = max(best.terms, key=lambda name: best.terms[name])
-    work: dict[str, float] = {}
+    resources = _resources(best)
+    waits: dict[str, dict[str, float]] = {}
+    for term, seconds in best.terms.items():
+        waits.setdefault(bare(resources[term]), {})[term] = seconds
+    longest = max(waits.values(), key=lambda terms: sum(terms.values()))
+    terms = sorted(longest, key=lambda term: -longest[term])
+    others = max((time for term, time in best.terms.items() if term not in longest), default=0.0)
+    too_few = sum(together < others for together in accumulate(longest[term] for term in terms))
+    return resources[terms[0]], tuple(terms[: too_few + 1])
+
+
+def _resources(best: Estimate) -> dict[str, str]:
+    """The resource of each term; of several, as bytes one way and the other, the one with most work."""
+    work: dict[str, dict[str, float]] = {}
     for segment in best.segments:
         once = {id(demand): demand for chain in segment.chains for demand in chain}
         for demand in once.values():
-            if demand.term == term:
-                work[demand.resource] = work.get(demand.resource, 0.0) + segment.repeats * demand.amount
-    return max(work, key=lambda resource: work[resource]), term
+            of_term = work.setdefault(demand.term, {})
+            of_term[demand.resource] = of_term.get(demand.resource, 0.0) + segment.repeats * demand.amount
+    return {term: max(amounts, key=lambda resource: amounts[resource]) for term, amounts in work.items()}

@@ -36,7 +36,7 @@ class Problem:
 
 
 class Binding(NamedTuple):
-    """What limits the answer: a tier's capacity, or the resource that the longest term waits for.
+    """What limits the answer: a tier's capacity, or the resource that the step waits for longest.
 
     `where` is empty where an input that nobody has stated decides it.
     """
