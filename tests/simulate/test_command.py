@@ -219,4 +219,4 @@ def test_gathers_that_the_prefetch_misses_are_told_beside_the_longer_step(capsys
     ran = ziplan(capsys, "simulate", *asked, "--lora-rank", "16", "--json")
     told = json.loads(ran.out)
     assert told["simulation"]["makespan_s"] > 1.05 * told["estimate"]["step_time_s"]
-    assert "31% of what is gathered is asked for by a module that lacks it" in ran.out
+    assert "33% of what is gathered is asked for just before the module that needs it" in ran.out

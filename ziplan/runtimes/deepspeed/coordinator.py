@@ -118,6 +118,9 @@ class Coordinator:
         after it has fetched what it looks at.
         """
         visit = self.order[step]
+        needed = self.fetched[step] | self.modules[step]
+        lacking = [name for name in needed if name not in self.live and name not in self.stays]
+        self.on_demand += sum([needed[name] for name in lacking])
         for _ in range(visit.others):
             if not self._read_ahead():
                 break
@@ -135,10 +138,7 @@ class Coordinator:
 
     def _fetch(self, place: int, module: dict[Tensor, int]) -> None:
         missing = [name for name in module if name not in self.live and name not in self.stays]
-        if missing:
-            before = self.elements
-            self.gather(missing)
-            self.on_demand += self.elements - before
+        self.gather(missing)
         self._take_from_trace([name for name in module if self.fetched_for.get(name, -1) < place])
         self._read_ahead()
 

@@ -36,7 +36,7 @@ class Fetches(NamedTuple):
     peak_tensors: int
     largest_fetch: float
     on_demand: float = 0.0
-    """Elements that a module gathers for itself when it is reached, nothing having read them ahead."""
+    """Elements gathered just before the module that needs them, with nothing to compute meanwhile."""
     calls: float = 0.0
     """Gathers: of one tensor, or of several at once."""
     joined: float = 0.0

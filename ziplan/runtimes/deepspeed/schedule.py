@@ -100,8 +100,9 @@ def _on_demand(facts: Facts, micro: Trace) -> Iterable[str]:
     ahead = facts.plan.prefetch_depth and not facts.knobs.params_on_nvme
     if ahead and micro.on_demand > MISSED:
         yield (
-            f"{micro.on_demand:.0%} of what is gathered is asked for by a module that lacks it, the prefetch "
-            "notwithstanding: frozen tensors that recomputation let go of; computation waits for them"
+            f"{micro.on_demand:.0%} of what is gathered is asked for just before the module that needs it, "
+            "the prefetch notwithstanding: what a step begins with, and frozen tensors let go of by "
+            "recomputation; computation waits for it"
         )
 
 

@@ -235,7 +235,7 @@ def _unpacked(f: Facts) -> Demand:
 
 
 def _ahead(f: Facts, fetched: float, missed: float) -> float:
-    """Share of what is gathered that is asked for ahead of the module that computes with it."""
+    """Share of what is gathered that is asked for while something else still computes."""
     on_nvme = f.knobs.params_on_nvme
     foreseen = 1 - missed / maximum(fetched, 1.0)
     asked = where(f.plan.prefetch_depth > 0, foreseen, 0.0) * (1 - on_nvme)
