@@ -136,8 +136,8 @@ def test_deepspeed_on_nvme_reads_before_it_computes():
     assert one.terms["compute"] > 0
     ahead = {"prefetch_depth": 1.0, "activation_checkpointing": NONE}
     hidden = answer(cluster(), plan("dram", "dram", micro_batch_size=8.0, **ahead), "deepspeed")
-    # But for what the first module of a micro-step lacks.
-    assert hidden.terms["parameter copy"] < 0.05 * hidden.busy["parameter copy"]
+    # But for what the first module of a micro-step lacks, and what a module asks for too late.
+    assert hidden.terms["parameter copy"] < 0.1 * hidden.busy["parameter copy"]
 
 
 def test_gradients_reach_the_optimizer_beside_the_last_backward():

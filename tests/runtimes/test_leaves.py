@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from reading.asking import reading_of
-from runtimes.toy import cluster, plan, workload
+from runtimes.toy import assert_alike, cluster, plan, workload
 
 from ziplan.estimate import estimate
 from ziplan.laws.law import Derivation
@@ -12,7 +12,7 @@ from ziplan.plan import Checkpointing
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.deepspeed.coordinator import Policy
 from ziplan.runtimes.deepspeed.facts import Facts
-from ziplan.runtimes.deepspeed.fetches import _play, fetches
+from ziplan.runtimes.deepspeed.fetches import fetches, fetches_of
 from ziplan.runtimes.deepspeed.hooks import module_visits
 from ziplan.runtimes.deepspeed.knobs import stated_knobs
 from ziplan.runtimes.deepspeed.leaves import (
@@ -25,7 +25,6 @@ from ziplan.runtimes.deepspeed.leaves import (
 )
 from ziplan.runtimes.deepspeed.stops import trace
 from ziplan.runtimes.deepspeed.traits import traits_of
-from ziplan.runtimes.deepspeed.visits import visits
 from ziplan.workload.families import FAMILIES
 from ziplan.workload.load import load_model
 from ziplan.workload.model import Model, Operator
@@ -104,8 +103,7 @@ def test_layers_are_extrapolated_as_played(name, reuse, mode):
     layer = model.largest_layer_params
     policy = Policy(layer, 2 * layer, reuse * layer, PERSISTENT, leaves=LEAF_CLASSES)
     every = [section.repeat for section in model.sections]
-    whole = _play(visits(model, every, mode, False, LEAF_CLASSES), policy)
-    assert fetches(model, mode, False, policy) == whole
+    assert_alike(fetches(model, mode, False, policy), fetches_of(model, every, mode, False, policy))
 
 
 SHIPPED = ("mixtral-8x7b", "qwen2-57b-a14b", "qwen3-30b-a3b", "olmoe-1b-7b", "deepseek-v3", "gpt-oss-20b")

@@ -178,7 +178,9 @@ def demand_time(answer: Estimate, runtime: Runtime, demand: Demand) -> float:
 
 def _segment_time(derivation: Derivation, rates: Rates, segment: Segment) -> float:
     chains = [total(_demand_time(derivation, rates, d) for d in chain) for chain in segment.chains]
-    longest = maximum(*chains)
+    silent = Derivation(record=False)
+    ways = [total(_demand_time(silent, rates, d) for d in way) for way in segment.ways]
+    longest = maximum(*chains, *ways)
     if rates.overlap == 1.0 or not _computes(segment):
         return segment.repeats * longest
     serial = total(_demand_time(derivation, rates, demand) for demand in in_turn(segment))
@@ -300,7 +302,8 @@ def _exposed(derivation: Derivation, rates: Rates, segments: Iterable[Segment]) 
     silent = Derivation(record=False)
     terms: dict[str, float] = {}
     for segment in segments:
-        slowest = max(segment.chains, key=lambda chain: sum(_demand_time(silent, rates, d) for d in chain))
+        ways = (*segment.chains, *segment.ways)
+        slowest = max(ways, key=lambda way: sum(_demand_time(silent, rates, d) for d in way))
         for demand, share in [*((d, 1.0) for d in slowest), *_left_over(silent, rates, segment, slowest)]:
             seconds = share * segment.repeats * _demand_time(silent, rates, demand)
             if seconds > 0:

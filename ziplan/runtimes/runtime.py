@@ -133,7 +133,8 @@ def scaled(demands: Iterable[Demand], share: float) -> list[Demand]:
         return []
     if np.ndim(share) == 0 and share == 1:
         return list(demands)
-    return [Demand(d.term, d.resource, d.amount * share) for d in demands]
+    there = (d for d in demands if np.ndim(d.amount) or d.amount)
+    return [Demand(d.term, d.resource, d.amount * share) for d in there]
 
 
 ALONE, OF_OTHERS, STAGED = "_alone", "_of_others", "_staged"
@@ -157,13 +158,15 @@ def alone(resource: str) -> bool:
 class Segment(NamedTuple):
     """A stretch of the step. Demands of one chain follow each other; chains run at once.
 
-    An `idle` one takes the time of its demands without doing them: others work, and are waited for.
+    An `idle` one takes the time of its demands without doing them: others work, and are waited for. `ways` go
+    through several chains: parts of what is in those, one after the other, and no work of their own.
     """
 
     name: str
     repeats: float
     chains: tuple[tuple[Demand, ...], ...]
     idle: bool = False
+    ways: tuple[tuple[Demand, ...], ...] = ()
 
 
 class Axis(NamedTuple):

@@ -12,9 +12,11 @@ from functools import lru_cache
 from math import ceil
 from typing import Any, NamedTuple
 
-from ziplan.runtimes.deepspeed.coordinator import Coordinator, Policy
-from ziplan.runtimes.deepspeed.leaves import leaf_block
+from ziplan.runtimes.deepspeed.coordinator import Policy
+from ziplan.runtimes.deepspeed.leaves import forward_visits, leaf_block
+from ziplan.runtimes.deepspeed.paced import NO_WAYS, Paced, Ways
 from ziplan.runtimes.deepspeed.visits import Visit, visits
+from ziplan.runtimes.deepspeed.worked import Products, computed
 from ziplan.workload.model import Model, Section
 
 PLAYED_LAYERS = 6
@@ -43,9 +45,24 @@ class Fetches(NamedTuple):
     """Elements that were gathered several tensors at once, and are copied out of what was received."""
     joined_tensors: float = 0.0
     """How many such tensors."""
+    work: float = 0.0
+    """Parameters that multiply, all sweeps together."""
+    ways: Ways = NO_WAYS
+    """Of what the longest ways through the micro-step are made (`paced.py`)."""
+
+    @property
+    def waited(self) -> float:
+        """Elements that computation waits for however fast they come: none is read ahead far enough."""
+        return float(self.ways[0][1])
+
+    def way(self, pace: int) -> tuple[float, float]:
+        """Shares of a micro-step's work and of what it gathers that are on the longest way at a pace."""
+        parts = zip(self.ways[pace], (self.work, self.elements), strict=True)
+        works, gathers = (min(1.0, float(part) / max(whole, 1.0)) for part, whole in parts)
+        return works, gathers
 
 
-TALLIES = ("elements", "on_demand", "calls", "joined", "joined_tensors")
+TALLIES = ("elements", "on_demand", "calls", "joined", "joined_tensors", "work", "ways")
 """Counts of a micro-step that grow with each layer."""
 
 
@@ -64,8 +81,7 @@ def _fetches(
     times = [section.repeat if leaves else _played(section, policy) for section in model.sections]
 
     def play(repeats: Sequence[int]) -> Fetches:
-        order = _order(model, tuple(repeats), checkpointing, reentrant, policy.leaves, dropout)
-        return _play(order, policy)
+        return fetches_of(model, repeats, checkpointing, reentrant, policy, dropout)
 
     played = play(times)
     counts, tallies = dict(played.by_size), {name: getattr(played, name) for name in TALLIES}
@@ -77,7 +93,7 @@ def _fetches(
         for size, count in played.by_size.items():
             counts[size] += more * (count - shorter.by_size.get(size, 0.0))
         for name in TALLIES:
-            tallies[name] += more * (getattr(played, name) - getattr(shorter, name))
+            tallies[name] = tallies[name] + more * (getattr(played, name) - getattr(shorter, name))
     return played._replace(by_size=counts, **tallies)
 
 
@@ -96,9 +112,19 @@ def _played(section: Section, policy: Policy) -> int:
     return min(section.repeat, beyond + ceil(min(kept, section.repeat)))
 
 
-def _play(order: Sequence[Visit], policy: Policy) -> Fetches:
-    """The tally of one micro-step."""
-    played = Coordinator(order, policy)
+def fetches_of(
+    model: Model,
+    repeats: Sequence[int],
+    checkpointing: int,
+    reentrant: bool,
+    policy: Policy,
+    dropout: bool | None = None,
+) -> Fetches:
+    """The same with each section played as often as `repeats` says, and nothing extrapolated."""
+    order = _order(model, tuple(repeats), checkpointing, reentrant, policy.leaves, dropout)
+    products = [Products(visit, checkpointing) for visit in order]
+    work = [each for _, each in computed(order, products, sum(forward_visits(model, policy.leaves, repeats)))]
+    played = Paced(order, policy, work)
     played.micro_step()
     return Fetches(
         dict(played.counts),
@@ -110,4 +136,6 @@ def _play(order: Sequence[Visit], policy: Policy) -> Fetches:
         played.calls,
         played.joined,
         played.joined_tensors,
+        sum(work),
+        played.ways,
     )

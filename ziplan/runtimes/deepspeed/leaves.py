@@ -8,6 +8,7 @@ leaf, that module, the router and what every token takes are visited one by one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ziplan.workload.model import Layer, Model, Operator
@@ -85,13 +86,16 @@ def in_modules(layer: Layer, block: Block | None) -> list[tuple[int, ...]]:
     ]
 
 
-def forward_visits(model: Model, classes: tuple[str, ...]) -> tuple[int, int]:
-    """Visits that forward makes to modules with parameters, in layers and outside of them."""
+def forward_visits(
+    model: Model, classes: tuple[str, ...], repeats: Sequence[int] | None = None
+) -> tuple[int, int]:
+    """Visits that forward makes to modules with parameters, in layers and outside of them.
+
+    `repeats` is how often each section is played, all of the model unless given.
+    """
     block, counts = leaf_block(model, classes), [0, 0]
-    for section in model.sections:
-        counts[not section.block] += section.repeat * sum(
-            len(in_modules(layer, block)) for layer in section.layers
-        )
+    for section, repeat in zip(model.sections, repeats or [s.repeat for s in model.sections], strict=True):
+        counts[not section.block] += repeat * sum(len(in_modules(layer, block)) for layer in section.layers)
     return counts[0], counts[1]
 
 

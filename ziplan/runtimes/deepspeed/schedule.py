@@ -96,7 +96,7 @@ def schedule(
 
 
 def _on_demand(facts: Facts, micro: Trace) -> Iterable[str]:
-    """How much the prefetch misses, where that makes the step longer than its estimate."""
+    """How much the prefetch misses, where that is a good part."""
     ahead = facts.plan.prefetch_depth and not facts.knobs.params_on_nvme
     if ahead and micro.on_demand > MISSED:
         yield (

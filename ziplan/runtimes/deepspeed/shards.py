@@ -7,7 +7,7 @@ Stages 1 and 2 divide no tensor: they lay all of them end to end and cut that in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from ziplan.runtimes.deepspeed.fetches import Fetches
 from ziplan.runtimes.deepspeed.knobs import SWAP_ALIGNMENT_ELEMENTS, SWAP_THRESHOLD_BYTES, each
 from ziplan.runtimes.runtime import total
 from ziplan.runtimes.shared.fresh import UNMAPPED_FROM
-from ziplan.workload.model import Layer, Model, Operator
+from ziplan.workload.model import Layer, Model, Operator, Section
 
 FP32_BYTES = 4
 """Gradients, master weights and moments are swapped in fp32."""
@@ -122,9 +122,8 @@ def sub_group_count(model: Model, dp_degree: float, sub_group_params: float) -> 
 
 def in_module_order(model: Model) -> Iterator[int]:
     """Elements of each tensor that is trained, in the order of the modules."""
-    as_visited = model.family in AS_VISITED
     for section in model.sections:
-        layers = section.layers if as_visited or not section.block else map(_as_registered, section.layers)
+        layers = as_made(model, section)
         trained = [operator for layer in layers for operator in layer if operator.trainable]
         once = [elements for operator in trained for elements in operator.tensors]
         for _ in range(section.repeat):
@@ -133,6 +132,13 @@ def in_module_order(model: Model) -> Iterator[int]:
 
 AS_VISITED = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "gptj", "bloom", "mpt", "opt"})
 """Families whose modules transformers makes in the order in which forward comes to them."""
+
+
+def as_made(model: Model, section: Section) -> Sequence[Sequence[Operator]]:
+    """The layers of a section, with their modules in the order in which transformers makes them."""
+    if model.family in AS_VISITED or not section.block:
+        return section.layers
+    return [_as_registered(layer) for layer in section.layers]
 
 
 def _as_registered(layer: Layer) -> list[Operator]:

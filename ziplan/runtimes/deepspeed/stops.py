@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from ziplan.runtimes.deepspeed.leaves import forward_visits
 from ziplan.runtimes.deepspeed.shards import shards
 from ziplan.runtimes.deepspeed.tiled import tiled
 from ziplan.runtimes.deepspeed.visits import Visit, visits
+from ziplan.runtimes.deepspeed.worked import computed
 from ziplan.runtimes.shared import sweeps
 
 
@@ -58,7 +58,7 @@ def trace(f: Facts, flops: float) -> Trace:
     order = visits(model, repeats, mode, f.reentrant, f.knobs.leaves, dropout)
     known = {(m.operator.name, m.copy): m for row in sweeps.modules(f, flops) for m in row}
     modules = [_whole(visit, known) for visit in order]
-    computed = _computed(order, modules, forward)
+    work = computed(order, modules, forward)
     coordinator, peak_live = None, 0.0
     if plan.zero_stage >= 3:
         asked = policy(model, plan, f.knobs)
@@ -66,8 +66,7 @@ def trace(f: Facts, flops: float) -> Trace:
         peak_live = fetches(model, mode, f.reentrant, asked, dropout).peak_live
     stop = _Stops(f, coordinator)
     stops = tuple(
-        stop.at(step, visit, modules[step], computed[step], step < forward)
-        for step, visit in enumerate(order)
+        stop.at(step, visit, modules[step], work[step], step < forward) for step, visit in enumerate(order)
     )
     gathered = coordinator.elements if coordinator is not None else 0.0
     on_demand = coordinator.on_demand / gathered if coordinator is not None and gathered else 0.0
@@ -95,33 +94,6 @@ def _whole(visit: Visit, known: dict[tuple[str, int], sweeps.Module]) -> _Module
         sum(part.recompute for part in parts),
         sum(part.backward for part in parts),
     )
-
-
-def _computed(order: Sequence[Visit], modules: Sequence[_Module], forward: int) -> list[tuple[str, float]]:
-    """(sweep, FLOPs) of every visit: the last one after forward is backward's, one before it recomputes."""
-    computed = [("forward", module.forward) for module in modules[:forward]]
-    keys = [_key(visit) for visit in order]
-    visited = Counter(key for key, visit in zip(keys[forward:], order[forward:], strict=True) if visit.left)
-    left = dict(visited)
-    for key, visit, module in zip(keys[forward:], order[forward:], modules[forward:], strict=True):
-        if not visit.left:
-            # Backward is in the last module of a layer while the layer is recomputed.
-            computed.append(("backward begins", 0.0))
-            continue
-        left[key] -= 1
-        if left[key]:
-            computed.append(("recompute", module.recompute))
-        elif module.backward or not module.recompute:
-            alone = module.recompute if visited[key] == 1 else 0.0
-            computed.append(("backward", module.backward + alone))
-        else:
-            computed.append(("recompute", module.recompute))
-    return computed
-
-
-def _key(visit: Visit) -> tuple[str, int]:
-    operator, copy = visit.parts[0]
-    return operator.name, copy
 
 
 class _Logged(Coordinator):
@@ -156,11 +128,9 @@ class _Stops:
         self.f, self.coordinator = f, coordinator
         self._sizes: dict[int, tuple[float, float]] = {}
 
-    def at(
-        self, step: int, visit: Visit, module: _Module, computed: tuple[str, float], forward: bool
-    ) -> Stop:
+    def at(self, step: int, visit: Visit, module: _Module, work: tuple[str, float], forward: bool) -> Stop:
         """The stop at a visit."""
-        sweep, flops = computed
+        sweep, flops = work
         asked: tuple[Fetch, ...] = ()
         needs: tuple[Tensor, ...] = ()
         freed = buffers = 0.0

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import ADAM_BYTES
 from ziplan.laws.law import Derivation, maximum, where
@@ -22,7 +24,7 @@ from ziplan.laws.memory import activation_bytes
 from ziplan.plan import Plan
 from ziplan.runtimes import terms
 from ziplan.runtimes.deepspeed import laws
-from ziplan.runtimes.deepspeed.buckets import Order, order
+from ziplan.runtimes.deepspeed.buckets import REDUCE_PACES, Order, on_the_way, order
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.gradients import (
     NOTHING_MORE,
@@ -36,6 +38,7 @@ from ziplan.runtimes.deepspeed.gradients import (
 from ziplan.runtimes.deepspeed.hooks import hooks_by_sweep, in_forward
 from ziplan.runtimes.deepspeed.host_link import crossing
 from ziplan.runtimes.deepspeed.overflow import overflow_check
+from ziplan.runtimes.deepspeed.paced import GATHER_PACES
 from ziplan.runtimes.deepspeed.returned import copies_back, memory_of_casts, memory_of_operators
 from ziplan.runtimes.deepspeed.shards import swapped_in
 from ziplan.runtimes.deepspeed.swept import beside_the_update, on_the_reducing_stream, swept_each_time
@@ -77,7 +80,7 @@ class MicroStep(NamedTuple):
     `blocking` and `forward` are forward's, `blocked` is what the GPU waits for after it, `in_turn` what is
     reduced and copied meanwhile; it computes backward until the first gradients are reduced (`lead`) and on
     from there. `fetched` runs beside all of that, `reduced` beside backward, and `tail` is reduced and copied
-    when backward has ended.
+    when backward has ended. `ways` are parts of what is computed and fetched, one after the other.
     """
 
     blocking: tuple[Demand, ...]
@@ -89,13 +92,15 @@ class MicroStep(NamedTuple):
     fetched: tuple[Demand, ...]
     reduced: tuple[Demand, ...]
     tail: tuple[Demand, ...]
+    ways: tuple[tuple[Demand, ...], ...]
 
 
 class StepParts(NamedTuple):
     """What a step is made of, by when it is due; `at_the_last` comes beside the last backward.
 
     `launched` is what of the Python thread's way comes before backward; `swept_in_turn` is what of the
-    last passes the stream that reduces makes itself.
+    last passes the stream that reduces makes itself; `paces` are shares of backward and of what is reduced
+    beside it that follow each other.
     """
 
     each: MicroStep
@@ -103,6 +108,7 @@ class StepParts(NamedTuple):
     python: tuple[Demand, ...]
     at_the_last: LastGradients
     swept_in_turn: tuple[Demand, ...]
+    paces: tuple[tuple[float, float], ...]
     boundary: Segment
     optimizer: Segment
     afterwards: Segment
@@ -124,10 +130,20 @@ def parts_of(f: Facts) -> StepParts:
         (hooked, launched, later, *others),
         last._replace(swept=(*swept_beside, *swept_in_turn)),
         swept_in_turn,
+        _paces(f),
         boundary(f),
         _optimizer_step(f),
         _afterwards(f),
     )
+
+
+def _paces(f: Facts) -> tuple[tuple[float, float], ...]:
+    """Shares of what is computed and reduced that follow each other, at each pace: below stage 3."""
+    by_bucket = where(f.plan.zero_stage >= 1, 1 - f.stage3, 0.0) * (1 - f.copies_in_turn)
+    if not np.any(by_bucket):
+        return ()
+    shares = (on_the_way(f, pace) for pace in range(len(REDUCE_PACES)))
+    return tuple((where(by_bucket > 0, works, 1.0), by_bucket * sums) for works, sums in shares)
 
 
 def _micro_steps(plan: Plan, step: StepParts) -> tuple[Segment, ...]:
@@ -157,7 +173,10 @@ def _micro_step(
         (*step.python, *(each.in_turn if waits else ()), *awaited, *held),
         (*before_fetches, *each.fetched, *(d for d in moved if d.term not in DOWN)),
     )
-    return Segment("micro-step", repeats, tuple((*chain, *tail) for chain in chains))
+    before, swept = (*each.blocking, *each.forward, *first), (*each.compute, *last.swept)
+    by_bucket = ((*before, *scaled(swept, works), *scaled(moved, sums)) for works, sums in step.paces)
+    chains, ways = (tuple((*chain, *tail) for chain in each) for each in (chains, (*each.ways, *by_bucket)))
+    return Segment("micro-step", repeats, chains, ways=ways)
 
 
 def _in_a_micro_step(f: Facts, due: Order) -> MicroStep:
@@ -186,13 +205,31 @@ def _in_a_micro_step(f: Facts, due: Order) -> MicroStep:
             *scaled(copied, early * (1 - copies_wait)),
         ),
         tail=tuple(scaled([*swept, *reduced, *copied], last)),
+        ways=_ways(f, (*computed, *swept_beside, *swept_in_turn), fetched),
     )
+
+
+def _ways(
+    f: Facts, computed: Sequence[Demand], fetched: Sequence[tuple[list[Demand], float, float]]
+) -> tuple[tuple[Demand, ...], ...]:
+    """The longest ways through what is computed and gathered; at the first pace it is what is waited for."""
+    if not np.any(f.stage3):
+        return ()
+    (gathers, _, _), (loads, _, _), *_ = fetched
+    as_played = f.stage3 * (1 - f.knobs.params_on_nvme)
+
+    def way(pace: int) -> tuple[Demand, ...]:
+        works = f.stage3 * f.played(lambda fetches, _: fetches.way(pace)[0])
+        moved = f.played(lambda fetches, _: fetches.way(pace)[1])
+        return (*scaled(computed, works), *scaled([*gathers, *loads], as_played * moved))
+
+    return tuple(way(pace) for pace in range(1, len(GATHER_PACES)))
 
 
 def _fetched(f: Facts) -> tuple[tuple[list[Demand], float, float], ...]:
     """What modules need from elsewhere: the share that the GPU waits for, and that which is forward's."""
     fetched = f.played(lambda fetches, _: fetches.elements)
-    missed = f.played(lambda fetches, _: fetches.on_demand)
+    missed = f.played(lambda fetches, _: fetches.waited)
     ahead, forward, checkpoints = _ahead(f, fetched, missed), in_forward(f), _checkpoint_copies(f)
     # A copy is waited for by the Python thread, behind the gather that comes before it on their stream
     # (`partition_parameters.py:_all_gather_dtype`): where that is not hidden, the copy is not.

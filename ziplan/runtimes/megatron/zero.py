@@ -82,12 +82,15 @@ def _slices_per_rank(f: Facts) -> float:
 def program(
     derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan, inner: Runtime = DEEPSPEED
 ) -> Sequence[Segment]:
-    """DeepSpeed's step of a slice, its rings over the nodes they cross, and the group's all-reduces."""
+    """DeepSpeed's step of a slice, its rings over the nodes they cross, and the group's all-reduces.
+
+    A slice is taken to be alike from end to end, as it is played: no tensor stands in the way of others.
+    """
     f = Facts(derivation, cluster, workload, plan)
     segments = inner.program(derivation, cluster, *_of_slice(workload, plan))
     (reduced,), moved = all_reduced(f, gathered=1.0), _moved(f)
     return tuple(
-        segment._replace(chains=tuple(_chain(chain, reduced, moved) for chain in segment.chains))
+        segment._replace(chains=tuple(_chain(chain, reduced, moved) for chain in segment.chains), ways=())
         for segment in segments
     )
 

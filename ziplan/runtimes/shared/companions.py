@@ -330,5 +330,8 @@ def _renamed(segment: Segment, name: str) -> Segment:
     def renamed(demand: Demand) -> Demand:
         return known.setdefault(id(demand), demand._replace(term=f"{name}: {demand.term}"))
 
-    chains = tuple(tuple(renamed(demand) for demand in chain) for chain in segment.chains)
-    return Segment(f"{name}: {segment.name}", segment.repeats, chains)
+    chains, ways = (
+        tuple(tuple(renamed(demand) for demand in chain) for chain in each)
+        for each in (segment.chains, segment.ways)
+    )
+    return Segment(f"{name}: {segment.name}", segment.repeats, chains, ways=ways)
