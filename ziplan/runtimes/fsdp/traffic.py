@@ -9,7 +9,8 @@
 - Shards are cast and copied together beside computation, and sums of gradients are cast beside it; what is
   copied out of gathers and into sums stands in its way (`_fsdp_collectives.py`: on the current stream).
 - Gradient shards are copied to the host in the stream that reduces. Where they are added to those
-  of an earlier micro-step, the process waits for the copy and adds on the CPU: nothing overlaps.
+  of an earlier micro-step, the process waits for the copy, and so for the reduction before it, and adds on
+  the CPU: nothing overlaps.
 - The optimizer's pass overlaps with nothing.
 """
 
@@ -143,8 +144,11 @@ def _micro_step(f: Facts) -> Segment:
     layers = float(f.workload.model.layer_count)
     gathered = moves.gather("layers gathered in forward", others, layers - 1)
     gathered_again = moves.gather("layers gathered again in backward", again[0], reached * layers)
-    reduced = moves.reduce("gradients of the layers", trained.layers, reached * layers)
-    sums = summed(f, "gradients of the layers divided, cast and added", trained.layers)
+    reducing = moves.reduce("gradients of the layers", trained.layers, reached * layers)
+    summing = [summed(f, "gradients of the layers divided, cast and added", trained.layers)]
+    in_turn = f.accumulating * f.offloaded
+    reduced, sums = (scaled(each, 1 - in_turn) for each in (reducing, summing))
+    awaited = scaled([*reducing, *summing], in_turn)
     down = moves.copy_out("gradients of the layers to the host", trained.layers, 1 - f.accumulating)
     work, share, launched = gpu_work(f), forward_share(f), launches_by_sweep(f)
     forward = [unpacked(f, "layers copied out of what was gathered", others), *scaled(work, share)]
@@ -153,19 +157,22 @@ def _micro_step(f: Facts) -> Segment:
         *scaled(work, 1 - share),
         joined(f, "gradients of the layers copied into what is reduced", trained.layers),
     ]
-    beside = (packs, packs_again, sums)
+    beside = (packs, packs_again, *sums)
     chains = (
         [*forward, *backward],
+        # Each sweep waits for its own gathers: those of backward begin when forward has ended.
+        [*gathered, *backward],
+        [*forward, *gathered_again],
         # What passes through the GPU's memory takes turns there, whatever stream it is on.
         [each for each in (*forward, *backward, *beside) if each.resource == f"{f.gpu}.read"],
         [*copies, packs, *copies_again, packs_again, *gathered_again],
         [*gathered, *gathered_again, *reduced],
-        [*reduced, sums, *down],
+        [*reduced, *sums, *down],
     )
     return Segment(
         "micro-step",
         f.plan.accumulation_steps,
-        (*((*before, *chain, *after) for chain in chains), launched, (launched[0], *backward)),
+        (*((*before, *chain, *awaited, *after) for chain in chains), launched, (launched[0], *backward)),
     )
 
 
