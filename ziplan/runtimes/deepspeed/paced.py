@@ -3,7 +3,7 @@
 What is asked for is gathered in that order, and asked for when the GPU reaches a module; a module computes
 when all of it has come, so what one lacks waits behind what was read ahead for others. The longest way is so
 much computation and so much gathering, one after the other: which of each depends on how fast one is beside
-the other, so it is taken at a few paces. Whatever the pace, a step takes as long as each of these ways.
+the other, so it is taken at a few paces. Whatever the pace, a micro-step takes no less time than any of them.
 """
 
 from __future__ import annotations
