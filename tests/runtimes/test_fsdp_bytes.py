@@ -92,7 +92,7 @@ REFUSED = {
     "degree 1": {"tp_degree": 2.0},
     "prefetch_depth 1": {"prefetch_depth": 2.0},
     "tile_count 1": {"tile_count": 2.0},
-    "buffer counts": {"param_buffer_count": 4.0},
+    "swap buffers": {"param_buffer_count": 4.0},
     "one tier for all": {"placement": plan("hbm", "dram").placement},
     "no NVMe": {"placement": plan("nvme", "nvme").placement},
     "stay on the GPU": {"placement": replace(plan().placement, checkpoints={"dram": 1.0})},

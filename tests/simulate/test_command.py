@@ -160,6 +160,32 @@ def test_a_plan_that_its_runtime_cannot_run_is_refused(capsys, planned, tmp_path
     assert "ideal cannot run it" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("runtime", "key", "value", "remedy"),
+    [
+        ("ideal", "zero_stage", "2", "zero_stage: 3"),
+        ("deepspeed", "tp_degree", "2", "tp_degree: 1, or runtime: megatron"),
+        ("deepspeed", "optimizer", "{hbm: 1.0}", "as placement.optimizer is"),
+        ("deepspeed", "params", "{hbm: 0.5, dram: 0.5}", "placement.params: {hbm: 1.0} or {dram: 1.0}"),
+        ("fsdp", "tile_count", "2", "tile_count: 1"),
+        ("fsdp", "checkpoints", "{dram: 1.0}", "placement.checkpoints: {hbm: 1.0}"),
+        ("megatron", "zero_stage", "1", "placement.params: {hbm: 1.0}"),
+    ],
+)
+def test_a_refusal_is_at_the_key_that_it_is_about_with_the_way_out(
+    capsys, planned, tmp_path, runtime, key, value, remedy
+):
+    text = planned.read_text().replace("runtime: deepspeed", f"runtime: {runtime}")
+    text = text.replace("dp_degree: 4", "dp_degree: 2") if key == "tp_degree" else text
+    changed = tmp_path / "plan.yaml"
+    changed.write_text(re.sub(rf"^( *{key}:) .*$", rf"\1 {value}", text, count=1, flags=re.M))
+    ran = with_plan(capsys, changed)
+    assert (ran.code, ran.out) == (2, "")
+    assert remedy in " ".join(ran.err.split())
+    assert "plan.yaml:2:1" not in ran.err
+    assert ran.err.count("help: ") == ran.err.count("cannot run it: ") > 0
+
+
 def test_buffers_that_do_not_suffice_are_told_with_the_way_out(capsys, planned, tmp_path):
     changed, text = tmp_path / "plan.yaml", planned.read_text()
     for key, value in (("params", "{nvme: 1.0}"), ("prefetch_depth", "0"), ("param_buffer_count", "1")):

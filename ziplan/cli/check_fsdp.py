@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ziplan.check.case import Case
-from ziplan.errors import BadInput
 
 if TYPE_CHECKING:
     from ziplan.cli.inputs import Request
@@ -77,6 +76,7 @@ def _accumulation(stated: Training, ranks: int) -> int | None:
 def _plan(reading: FsdpReading, problem: Problem, ranks: int) -> Plan | None:
     """The plan that it comes to; None where it is refused, or nobody says what a micro-batch is."""
     from ziplan.plan import Checkpointing, Placement, Plan
+    from ziplan.runtimes.refusal import cannot_run
 
     training, node = problem.workload.training, problem.cluster.node
     if reading.sharded is None or training.micro_batch_size is None:
@@ -95,7 +95,7 @@ def _plan(reading: FsdpReading, problem: Problem, ranks: int) -> Plan | None:
     plan = problem.runtime.settle(problem.cluster, problem.workload, plan)
     reasons = problem.runtime.refusals(problem.cluster, problem.workload, plan)
     if reasons:
-        raise BadInput.of("FSDP2 cannot run it: " + "; ".join(reasons))
+        raise cannot_run("FSDP2", reasons)
     return plan
 
 

@@ -46,7 +46,10 @@ def _suited(document: Document, problem: Problem, plan: Plan) -> None:
     wrong = [*_more_gpus(document, problem, plan), *_no_such_tiers(document, problem, plan)]
     if not wrong:
         reasons = problem.runtime.refusals(problem.cluster, problem.workload, plan)
-        wrong = [document.problem((), "ZP001", f"{problem.runtime.NAME} cannot run it: {r}") for r in reasons]
+        wrong = [
+            document.problem(each.path, "ZP001", f"{problem.runtime.NAME} cannot run it: {each}", each.help)
+            for each in reasons
+        ]
     if wrong:
         raise BadInput(*wrong)
 
@@ -56,7 +59,8 @@ def _more_gpus(document: Document, problem: Problem, plan: Plan) -> list[Wrong]:
     if gpus <= there:
         return []
     message = f"dp_degree: the plan is for {gpus:,} GPUs, and {problem.cluster.label} has {there:,}"
-    return [document.problem(("dp_degree",), "ZP010", message, key=True)]
+    remedy = f"--set nodes={-(-gpus // problem.cluster.node.gpus_per_node)}, or a plan for this cluster"
+    return [document.problem(("dp_degree",), "ZP010", message, remedy, key=True)]
 
 
 def _no_such_tiers(document: Document, problem: Problem, plan: Plan) -> list[Wrong]:
@@ -66,6 +70,7 @@ def _no_such_tiers(document: Document, problem: Problem, plan: Plan) -> list[Wro
             ("placement", state, tier),
             "ZP012",
             f"{tier}: {label} has no such tier, it has {', '.join(tiers)}",
+            f"write one of {', '.join(tiers)}, or name the cluster that the plan is for",
             key=True,
         )
         for state in ("params", "grads", "optimizer", "checkpoints")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ziplan.hardware.cluster import Cluster
 from ziplan.plan import Plan
+from ziplan.runtimes.refusal import Refusal
 from ziplan.runtimes.runtime import Axis, Runtime
 from ziplan.workload.training import Workload
 
@@ -18,7 +19,7 @@ class PlannedAs:
         self.NAME, self.VERSION = planned.NAME, planned.VERSION
         self.SWAP_LIMIT, self.SWAP_LIMIT_SOURCE = planned.SWAP_LIMIT, planned.SWAP_LIMIT_SOURCE
 
-    def refusals(self, cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
+    def refusals(self, cluster: Cluster, workload: Workload, plan: Plan) -> list[Refusal]:
         """Why the runtime cannot express this plan."""
         return self._planned.refusals(cluster, workload, plan)
 

@@ -14,6 +14,7 @@ from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.rates import ARITHMETIC
 from ziplan.laws.law import Derivation, Step
 from ziplan.plan import Plan
+from ziplan.runtimes.refusal import Refusal
 from ziplan.workload.training import Workload
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class Runtime(Protocol):
     """B/s that one process swaps at the most where a machine does not state it (`swap_limit`)."""
     SWAP_LIMIT_SOURCE: str
 
-    def refusals(self, cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
+    def refusals(self, cluster: Cluster, workload: Workload, plan: Plan) -> list[Refusal]:
         """Why the runtime cannot express this plan; empty when it can."""
 
     def homes(self, cluster: Cluster, plan: Plan) -> Sequence[str]:

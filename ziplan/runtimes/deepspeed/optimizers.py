@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ziplan.runtimes.refusal import MASTER_PRECISION, PRECISION, Refusal
 from ziplan.workload.optimizers import QUANTIZED_BYTES, OptimizerName
 
 
@@ -63,37 +64,43 @@ OPTIMIZERS: Mapping[OptimizerName, Supported] = {
 """By name; sources are those of DeepSpeed 0.19.8 and torch 2.13."""
 
 
-def refused(kind: OptimizerName, zero_stage: int, off_gpu: bool, on_both: bool) -> list[str]:
+def refused(kind: OptimizerName, zero_stage: int, off_gpu: bool, on_both: bool) -> list[Refusal]:
     """Why DeepSpeed cannot run an optimizer where the plan wants it."""
     reasons = []
     if off_gpu and OPTIMIZERS[kind].on_host is None:
-        reasons.append(
-            f"{kind} cannot be offloaded: DeepSpeed steps on the host with its own CPU Adam and CPU Lion"
-        )
+        said = f"{kind} cannot be offloaded: DeepSpeed steps on the host with its own CPU Adam and CPU Lion"
+        reasons.append(Refusal(said, *PLACED, help=f"all of {'.'.join(PLACED)} on the GPU, or {ADAMW}"))
     if on_both and kind != "adamw":
-        reasons.append(f"an optimizer on the GPU and on the host (`ratio`) is AdamW's alone, not {kind}'s")
+        said = f"an optimizer on the GPU and on the host (`ratio`) is AdamW's alone, not {kind}'s"
+        reasons.append(Refusal(said, *PLACED, help=f"one tier for {'.'.join(PLACED)}, or {ADAMW}"))
     if zero_stage < 1 and kind != "adamw":
-        reasons.append(
-            f"{kind} is planned from zero_stage 1 on: below it another wrapper steps the parameters"
-        )
+        said = f"{kind} is planned from zero_stage 1 on: below it another wrapper steps the parameters"
+        reasons.append(Refusal(said, "zero_stage", help=f"zero_stage: 1, or {ADAMW}"))
     return reasons
+
+
+PLACED = ("placement", "optimizer")
+ADAMW = "--optimizer adamw"
 
 
 def bf16_refused(
     kind: OptimizerName, precision: str, zero_stage: int, swapped: bool, on_both: bool
-) -> list[str]:
+) -> list[Refusal]:
     """Why DeepSpeed cannot keep master weights and moments in bf16 under a plan."""
-    reasons = []
+    what, else_fp32, reasons = "master weights in bf16", "or training.master_precision: fp32", []
     if precision != "bf16":
-        reasons.append(f"master weights in bf16 need training in bf16, not {precision}")
+        said = f"{what} need training in bf16, not {precision}"
+        reasons.append(Refusal(said, *PRECISION, help=f"--precision bf16, {else_fp32}"))
     if zero_stage < 1:
-        reasons.append("master weights in bf16 need zero_stage 1 or higher")
+        said = f"{what} need zero_stage 1 or higher"
+        reasons.append(Refusal(said, "zero_stage", help=f"zero_stage: 1 or higher, {else_fp32}"))
     if kind != "adamw":
-        reasons.append(f"master weights in bf16 are planned with adamw, not {kind}")
+        said = f"{what} are planned with adamw, not {kind}"
+        reasons.append(Refusal(said, *MASTER_PRECISION, help=f"{ADAMW}, {else_fp32}"))
     if swapped:
-        reasons.append(
-            "master weights in bf16 cannot be swapped to NVMe: DeepSpeed 0.19.8 asserts in its first step"
-        )
+        said = f"{what} cannot be swapped to NVMe: DeepSpeed 0.19.8 asserts in its first step"
+        reasons.append(Refusal(said, *PLACED, help=f"{'.'.join(PLACED)} on the host, {else_fp32}"))
     if on_both:
-        reasons.append("master weights in bf16 are on the GPU or on the host, not on both")
+        said = f"{what} are on the GPU or on the host, not on both"
+        reasons.append(Refusal(said, *PLACED, help=f"one tier for {'.'.join(PLACED)}, {else_fp32}"))
     return reasons

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ziplan.errors import BadInput
 from ziplan.hardware.cluster import Cluster
 from ziplan.laws.law import Derivation, maximum, where
 from ziplan.plan import Checkpointing, Placement, Plan
@@ -16,6 +15,7 @@ from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.gpu import gpu_ledger
 from ziplan.runtimes.deepspeed.optimizers import bf16_refused, refused
 from ziplan.runtimes.deepspeed.twin_flow import whole_groups
+from ziplan.runtimes.refusal import Refusal, cannot_run, misplaced, undivided
 from ziplan.runtimes.runtime import RUNNING, Axis, Ledger
 from ziplan.workload.training import Workload
 
@@ -53,13 +53,13 @@ def axes(cluster: Cluster, workload: Workload, code_changes: bool = False) -> Se
 def _placements(names: Facts, code_changes: bool) -> list[Mapping[str, Any]]:
     """Stages and devices that DeepSpeed takes together with the optimizer, the least offloaded first."""
     choices: list[Mapping[str, Any]] = []
-    why_not: list[str] = []
+    why_not: list[Refusal] = []
     for choice in _every_placement(names.gpu, names.host, names.nvme, code_changes):
         plan = replace(names.plan, **choice)
         why_not = _optimizer_refused(Facts(names.derivation, names.cluster, names.workload, plan))
         choices += [] if why_not else [choice]
     if not choices:
-        raise BadInput.of("DeepSpeed cannot run this: " + "; ".join(why_not), code="ZP021")
+        raise cannot_run("DeepSpeed", why_not, "ZP021")
     return choices
 
 
@@ -147,7 +147,7 @@ def _share_of_host(facts: Facts) -> Placement:
     return replace(placement, grads=homes, optimizer=homes)
 
 
-def _optimizer_refused(facts: Facts) -> list[str]:
+def _optimizer_refused(facts: Facts) -> list[Refusal]:
     """Why the optimizer cannot run where one plan wants it, or in the precision of its state."""
     training, stage = facts.workload.training, int(facts.plan.zero_stage)
     homes = facts.plan.placement.optimizer
@@ -173,21 +173,35 @@ def _gpu_of_the_job(facts: Facts) -> Ledger:
     return job_ledger(of_gpu, facts.derivation, facts.cluster, facts.workload, facts.plan, others)
 
 
-def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
+def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[Refusal]:
     """Why DeepSpeed cannot run this plan."""
     facts = Facts(Derivation(record=False), cluster, workload, plan)
-    stage, reasons = int(plan.zero_stage), []
-    if plan.divides_model:
-        reasons.append("tensor and pipeline parallelism are not part of this runtime: use degree 1")
-    if stage < 3 and facts.params_on(facts.gpu) < 1:
-        reasons.append(f"zero_stage {stage} keeps all parameters on the GPU: offload_param needs stage 3")
-    if stage == 3 and 0 < facts.params_on(facts.gpu) < 1:
-        reasons.append("offload_param has no share: parameters are all on the GPU, or all off it")
-    if stage < 3 and facts.optimizer_on(facts.nvme) > 0:
-        reasons.append(f"zero_stage {stage} has no NVMe offload of the optimizer: it needs stage 3")
-    if stage < 1 and facts.optimizer_off_gpu:
-        reasons.append("zero_stage 0 has no optimizer offload: it needs stage 1 or higher")
-    reasons += _optimizer_refused(facts)
+    reasons = [*undivided(plan), *_params_refused(facts), *_stage_refused(facts), *_optimizer_refused(facts)]
     if plan.placement.grads != plan.placement.optimizer:
-        reasons.append("gradients live where the optimizer lives")
+        remedy = "placement.grads: as placement.optimizer is"
+        reasons.append(Refusal("gradients live where the optimizer lives", "placement", "grads", help=remedy))
+    return reasons
+
+
+def _params_refused(f: Facts) -> list[Refusal]:
+    """Why parameters cannot live where one plan wants them."""
+    stage, on_gpu = int(f.plan.zero_stage), f.params_on(f.gpu)
+    if stage < 3 and on_gpu < 1:
+        said = f"zero_stage {stage} keeps all parameters on the GPU: offload_param needs stage 3"
+        return [misplaced(said, "params", f.gpu, otherwise=", or zero_stage: 3")]
+    if stage == 3 and 0 < on_gpu < 1:
+        said = "offload_param has no share: parameters are all on the GPU, or all off it"
+        return [misplaced(said, "params", f.gpu, f.host, f.nvme)]
+    return []
+
+
+def _stage_refused(f: Facts) -> list[Refusal]:
+    """Why the optimizer cannot live where one plan wants it in its stage."""
+    stage, reasons = int(f.plan.zero_stage), []
+    if stage < 3 and f.optimizer_on(f.nvme) > 0:
+        said = f"zero_stage {stage} has no NVMe offload of the optimizer: it needs stage 3"
+        reasons.append(misplaced(said, "optimizer", f.gpu, f.host, otherwise=", or zero_stage: 3"))
+    if stage < 1 and f.optimizer_off_gpu:
+        said = "zero_stage 0 has no optimizer offload: it needs stage 1 or higher"
+        reasons.append(misplaced(said, "optimizer", f.gpu, otherwise=", or zero_stage: 1 or higher"))
     return reasons

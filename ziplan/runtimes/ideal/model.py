@@ -19,6 +19,7 @@ from ziplan.laws.partition import allgather_bytes
 from ziplan.laws.prefetch import resident_layer_bytes
 from ziplan.laws.traffic import parameter_traffic, streamed_bytes_per_param
 from ziplan.plan import Checkpointing, Placement, Plan
+from ziplan.runtimes.refusal import Refusal, undivided
 from ziplan.runtimes.runtime import RUNNING, Axis, Demand, Ledger, Segment
 from ziplan.runtimes.shared.compute import micro_step_flops
 from ziplan.runtimes.shared.facts import ELEMENT_BYTES, FP32_BYTES, Facts
@@ -229,12 +230,12 @@ def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
     return plan
 
 
-def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
+def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[Refusal]:
     """The article's runtime is stage 3 without tensor or pipeline parallelism."""
-    reasons = [] if plan.zero_stage == 3 else ["the ideal runtime is stage 3"]
-    if plan.divides_model:
-        reasons.append("the ideal runtime has no tensor or pipeline parallelism")
-    return reasons
+    reasons = []
+    if plan.zero_stage != 3:
+        reasons.append(Refusal("the ideal runtime is stage 3", "zero_stage", help="zero_stage: 3"))
+    return reasons + undivided(plan)
 
 
 def emit(

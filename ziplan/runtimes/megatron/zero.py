@@ -28,6 +28,7 @@ from ziplan.runtimes.megatron.facts import Facts
 from ziplan.runtimes.megatron.memory import add_groups
 from ziplan.runtimes.megatron.sliced import sliced
 from ziplan.runtimes.megatron.traffic import all_reduced
+from ziplan.runtimes.refusal import Refusal
 from ziplan.runtimes.runtime import FABRIC, NETWORK, Demand, Ledger, Runtime, Segment
 from ziplan.workload.training import Workload
 
@@ -52,10 +53,11 @@ def settle(cluster: Cluster, workload: Workload, plan: Plan) -> Plan:
     return replace(deepspeed.settle(cluster, *_of_slice(workload, plan)), tp_degree=plan.tp_degree)
 
 
-def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[str]:
+def refusals(cluster: Cluster, workload: Workload, plan: Plan) -> list[Refusal]:
     """Why DeepSpeed cannot run the slice."""
-    staged = ["DeepSpeed's stages 2 and 3 do not go with a pipeline: pp_degree 1 only"]
-    return staged * (plan.pp_degree > 1) + deepspeed.refusals(cluster, *_of_slice(workload, plan))
+    said = "DeepSpeed's stages 2 and 3 do not go with a pipeline: pp_degree 1 only"
+    staged = [Refusal(said, "pp_degree", help="pp_degree: 1, or zero_stage: 1")]
+    return staged * bool(plan.pp_degree > 1) + deepspeed.refusals(cluster, *_of_slice(workload, plan))
 
 
 def ledger(
