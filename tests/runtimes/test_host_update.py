@@ -12,7 +12,7 @@ from ziplan.hardware.rates import ADAM_BYTES
 from ziplan.laws.law import Derivation
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.deepspeed.released import Released
-from ziplan.runtimes.deepspeed.traits import VERSION
+from ziplan.runtimes.deepspeed.releases import VERSION
 from ziplan.runtimes.shared.fresh import (
     HUGE_PAGE_BYTES,
     HUGE_PAGE_FAULT_TIME,

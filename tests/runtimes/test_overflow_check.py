@@ -10,7 +10,7 @@ from ziplan.hardware.rates import ADAM_BYTES
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.deepspeed.overflow import CHECK_RATE, CHECKED_BYTES, MADE_BYTES
 from ziplan.runtimes.deepspeed.released import Released
-from ziplan.runtimes.deepspeed.traits import VERSION
+from ziplan.runtimes.deepspeed.releases import VERSION
 from ziplan.runtimes.shared.fresh import PAGE_BYTES, PAGE_FAULT_TIME, PAGE_FREE_TIME
 from ziplan.runtimes.terms import OVERFLOW
 from ziplan.simulate.step import simulate

@@ -11,7 +11,7 @@ from ziplan.cli.inputs import Request
 from ziplan.estimate import estimate
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.deepspeed.released import Released
-from ziplan.runtimes.deepspeed.traits import VERSION
+from ziplan.runtimes.deepspeed.releases import VERSION
 from ziplan.runtimes.terms import GRADIENT_COPIES
 
 WORK = workload()

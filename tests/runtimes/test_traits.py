@@ -13,16 +13,8 @@ from ziplan.runtimes.deepspeed import knobs
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.fetches import fetches
 from ziplan.runtimes.deepspeed.released import Released
-from ziplan.runtimes.deepspeed.traits import (
-    NEWEST,
-    PAPER_ENGINE,
-    RELEASED,
-    VERSION,
-    WINDOWS,
-    Traits,
-    parsed,
-    traits_of,
-)
+from ziplan.runtimes.deepspeed.releases import PAPER_ENGINE, PYTORCH, RELEASED, VERSION, parsed
+from ziplan.runtimes.deepspeed.traits import NEWEST, WINDOWS, Traits, traits_of
 from ziplan.runtimes.megatron.released import Released as MegatronReleased
 from ziplan.runtimes.terms import TO_THE_OPTIMIZER, UPDATED_COPY
 
@@ -108,10 +100,33 @@ def test_releases_are_compared_as_numbers_and_months_name_the_newest():
     assert bounds <= set(RELEASED), "a month would name a release before or after the bound"
 
 
-@pytest.mark.parametrize("version", ["newest", "0.9", "2021-13", "v0.9.2"])
+@pytest.mark.parametrize("version", ["", "newest", "0.9", "2021-13", "v0.9.2", "0. 9.2", "0.-9.2", "1" * 99])
 def test_what_is_no_release_is_refused(version):
     with pytest.raises(ValueError, match="is no release"):
         traits_of(version)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [("0.99.0", f"write {VERSION}"), ("2099-01", f"write {VERSION}"), ("2019-12", "before 2020-02")],
+)
+def test_releases_that_nobody_has_read_are_refused(version, said):
+    with pytest.raises(ValueError, match=said):
+        traits_of(version)
+
+
+@pytest.mark.parametrize("released", [Released, MegatronReleased])
+def test_pytorch_alone_has_no_stages_and_no_offload(released):
+    machine = cluster(gpus=8)
+
+    def said(stage, gpus, params="hbm", optimizer="hbm", **fields):
+        chosen = plan(params, optimizer, zero_stage=stage, dp_degree=gpus, **fields)
+        reasons = released(PYTORCH).refusals(machine, WORK, chosen)
+        return [reason.path for reason in reasons if "PyTorch alone" in reason]
+
+    assert said(0.0, 8.0) == said(1.0, 1.0) == []
+    assert said(2.0, 8.0) == said(3.0, 1.0) == [("zero_stage",)]
+    assert said(2.0, 1.0, optimizer="dram") == [("placement", "optimizer")]
 
 
 def test_before_0_6_gathers_and_gradients_stand_in_the_way():

@@ -14,8 +14,8 @@ from ziplan.laws.law import power_of_two
 from ziplan.runtimes import RUNTIMES
 from ziplan.runtimes.deepspeed.host import WHOLE_GRADIENTS
 from ziplan.runtimes.deepspeed.released import Released
+from ziplan.runtimes.deepspeed.releases import VERSION
 from ziplan.runtimes.deepspeed.shards import reached, reached_by_rank
-from ziplan.runtimes.deepspeed.traits import VERSION
 from ziplan.runtimes.terms import GRADIENT_COPIES
 
 MODEL = toy(5)

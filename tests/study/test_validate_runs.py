@@ -118,6 +118,11 @@ def test_what_a_runtime_refuses_is_listed_with_the_reason(tmp_path, capsys):
     assert "run-0: tensor and pipeline parallelism" in said
 
 
+def test_pytorch_alone_is_not_predicted_with_what_is_zeros(tmp_path, capsys):
+    said = ziplan(capsys, "validate", write(tmp_path, {"runtime": {"version": "PyTorch"}})).out
+    assert "run-0: PyTorch alone divides no states" in said
+
+
 def test_validate_takes_a_machine_beside_the_file(tmp_path):
     (tmp_path / "mine.yaml").write_text("extends: dgx-a100-80g\ngpus_per_node: 4\nname: Mine\n")
     (four,) = validation([write(tmp_path, {"cluster.machine": "mine.yaml"})]).runs

@@ -112,7 +112,7 @@ class RuntimeEntry(Entry):
     """
 
     name: str = "deepspeed"
-    version: str = ""
+    version: str | None = None
     overlap_comm: bool | None = None
     zero: ZeroEntry | None = None
     published: str = ""

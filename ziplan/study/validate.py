@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +15,9 @@ from ziplan.hardware.cluster import Cluster
 from ziplan.hardware.profiles import load_cluster
 from ziplan.plan import Checkpointing, Placement, Plan
 from ziplan.report.validation import Errors, Peak, Place, Range, Run, Score, Unpredicted, Validation
-from ziplan.runtimes import RUNTIMES
-from ziplan.runtimes.deepspeed.released import Released as DeepSpeed
-from ziplan.runtimes.deepspeed.traits import PAPER_ENGINE
-from ziplan.runtimes.deepspeed.traits import VERSION as NEWEST
-from ziplan.runtimes.fsdp.released import Released as Fsdp
-from ziplan.runtimes.megatron.released import Released as Megatron
-from ziplan.runtimes.runtime import PHASES, Runtime
+from ziplan.runtimes.deepspeed.releases import PAPER_ENGINE
+from ziplan.runtimes.runtime import PHASES
+from ziplan.study.ran import refuse_without_effect, runtime_of
 from ziplan.study.records import (
     Home,
     Listed,
@@ -64,7 +60,9 @@ def predicted(record: Record) -> Run | Unpredicted:
 def estimated(record: Record) -> Estimate | str:
     """The estimate of a record's run, or why there is none."""
     cluster, workload, runtime = _cluster(record), _workload(record), runtime_of(record)
-    plan = runtime.settle(cluster, workload, _plan(record, cluster))
+    stated = _plan(record, cluster)
+    refuse_without_effect(record, cluster, stated)
+    plan = runtime.settle(cluster, workload, stated)
     reasons = runtime.refusals(cluster, workload, plan)
     if reasons:
         return "; ".join(reasons)
@@ -216,40 +214,6 @@ def _unpredicted(run: Listed, reason: str) -> Unpredicted:
     return Unpredicted(
         entry.id, source.title, source.url, entry.locator, reason, end.outcome, end.tier, entry.url
     )
-
-
-RELEASED: Mapping[str, Callable[[str, bool | None, Mapping[str, float] | None], Runtime]] = {
-    "deepspeed": DeepSpeed,
-    "megatron": Megatron,
-    "fsdp": lambda version, *_: Fsdp(version),
-}
-"""Runtimes that the release that ran makes a difference to."""
-
-
-def runtime_of(record: Record) -> Runtime:
-    """The runtime of a record, of the release that ran it."""
-    name = record.entry.runtime.name
-    if name not in RUNTIMES:
-        known = f"known are {', '.join(RUNTIMES)}"
-        raise BadInput(
-            record.problem(f"runtime.name: unknown runtime {name!r}", "runtime", "name", help=known)
-        )
-    said = record.entry.runtime
-    given = [key for key in ("version", "overlap_comm", "zero") if getattr(said, key) not in ("", None)]
-    if not given:
-        return RUNTIMES[name]
-    if name not in RELEASED:
-        message = f"runtime.{given[0]}: only of DeepSpeed and of FSDP are there several that run otherwise"
-        raise BadInput(record.problem(message, "runtime", given[0]))
-    keys = [key for key in given if key != "version"] if name == "fsdp" else []
-    if keys:
-        message = f"runtime.{keys[0]}: is a key of DeepSpeed's config, and {name} ran"
-        raise BadInput(record.problem(message, "runtime", keys[0]))
-    try:
-        zero = said.zero.model_dump(exclude_none=True) if said.zero is not None else None
-        return RELEASED[name](said.version or NEWEST, said.overlap_comm, zero)
-    except ValueError as error:
-        raise BadInput(record.problem(f"runtime.version: {error}", "runtime", "version")) from None
 
 
 def _cluster(record: Record) -> Cluster:

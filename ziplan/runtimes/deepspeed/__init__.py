@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from ziplan.runtimes.deepspeed.config import emit
 from ziplan.runtimes.deepspeed.memory import ledger
+from ziplan.runtimes.deepspeed.releases import NAME, VERSION
 from ziplan.runtimes.deepspeed.space import axes, homes, refusals, settle
 from ziplan.runtimes.deepspeed.traffic import program
-from ziplan.runtimes.deepspeed.traits import NAME, VERSION
 from ziplan.runtimes.played import played_by
 
 SWAP_LIMIT = 6.2e9

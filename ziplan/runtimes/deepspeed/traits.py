@@ -7,49 +7,10 @@ between two of them that were read, the later one is named.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import NamedTuple
 
-NAME = "deepspeed"
-
-VERSION = "0.19.8"
-"""The newest release, the one that plans are made for."""
-
-MONTH = re.compile(r"20\d\d-(0[1-9]|1[0-2])")
-
-PAPER_ENGINE = "arXiv:2104.07857"
-"""The engine that the ZeRO-Infinity paper measured, which no release is."""
-
-PYTORCH = "PyTorch"
-"""No DeepSpeed at all: modules and an optimizer of PyTorch, for which a stage that divides nothing stands."""
-
-
-RELEASED = {
-    "0.3.13": "2021-03",
-    "0.4.0": "2021-06",
-    "0.4.4": "2021-07",
-    "0.5.10": "2022-01",
-    "0.6.0": "2022-03",
-    "0.9.0": "2023-04",
-    "0.10.1": "2023-08",
-    "0.12.4": "2023-12",
-    "0.12.6": "2023-12",
-    "0.13.2": "2024-02",
-    "0.14.1": "2024-04",
-    "0.14.2": "2024-04",
-    "0.15.2": "2024-10",
-    "0.15.4": "2024-11",
-    "0.16.3": "2025-01",
-    "0.17.0": "2025-06",
-    "0.18.0": "2025-10",
-    "0.18.3": "2025-12",
-    "0.19.0": "2026-05",
-    "0.19.4": "2026-08",
-    "0.19.5": "2026-08",
-    "0.19.8": "2026-11",
-}
-"""Month of each release at which a trait begins or ends (dates of the files in its source archive)."""
+from ziplan.runtimes.deepspeed.releases import PAPER_ENGINE, PYTORCH, VERSION, known, parsed
 
 
 class Window(NamedTuple):
@@ -365,7 +326,8 @@ class Traits(NamedTuple):
 def traits_of(version: str) -> Traits:
     """The traits of a release ("0.5.9"), of the newest in a month ("2023-05"), or of what is none.
 
-    That is the paper's engine or PyTorch alone. ValueError on anything else.
+    That is the paper's engine or PyTorch alone. ValueError on anything else, and on what came after the
+    newest release: nobody has read it.
     """
     if version == PYTORCH:
         return NEWEST._replace(passes_gradients=0.0)
@@ -376,27 +338,10 @@ def traits_of(version: str) -> Traits:
             for name, window in WINDOWS.items()
         }
     else:
-        release = parsed(version)
+        release = known(version)
         has = {name: _within(window, release) for name, window in WINDOWS.items()}
         has |= dict.fromkeys(OF_THE_PAPER, False)
     return Traits(**{name: float(value) for name, value in has.items()})
-
-
-def parsed(version: str) -> tuple[int, ...]:
-    """A release as numbers, to be compared; of a month the newest one at which a trait begins or ends."""
-    if MONTH.fullmatch(version):
-        out = [release for release, month in RELEASED.items() if month <= version]
-        return parsed(out[-1]) if out else (0, 0, 0)
-    try:
-        numbers = tuple(int(part) for part in version.split("."))
-    except ValueError:
-        numbers = ()
-    if len(numbers) != 3:
-        raise ValueError(
-            f"{version!r} is no release such as 0.9.2, no month such as 2023-05, nor {PAPER_ENGINE} or "
-            f"{PYTORCH}"
-        )
-    return numbers
 
 
 def _within(window: Window, release: tuple[int, ...]) -> bool:

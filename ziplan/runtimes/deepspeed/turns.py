@@ -10,8 +10,8 @@ from ziplan.runtimes.deepspeed import laws
 from ziplan.runtimes.deepspeed.buckets import fill
 from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.knobs import each
+from ziplan.runtimes.deepspeed.releases import NAME
 from ziplan.runtimes.deepspeed.tiled import by_tiles
-from ziplan.runtimes.deepspeed.traits import NAME
 from ziplan.workload.model import Model
 
 

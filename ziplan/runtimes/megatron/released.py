@@ -13,6 +13,7 @@ from ziplan.runtimes import megatron
 from ziplan.runtimes.deepspeed.released import Released as DeepSpeed
 from ziplan.runtimes.megatron import traffic, zero
 from ziplan.runtimes.planned import PlannedAs
+from ziplan.runtimes.refusal import Refusal
 from ziplan.runtimes.runtime import Ledger, Runtime, Segment
 from ziplan.runtimes.schedule import Schedule
 from ziplan.workload.training import Workload
@@ -29,6 +30,11 @@ class Released(PlannedAs):
     ) -> None:
         super().__init__(cast(Runtime, megatron))
         self.inner = DeepSpeed(version, overlap_comm, zero)
+
+    def refusals(self, cluster: Cluster, workload: Workload, plan: Plan) -> list[Refusal]:
+        """Why Megatron cannot run the plan, or the release of DeepSpeed below it."""
+        lacking = self.inner.lacking(cluster, plan) if zero.used(plan) else []
+        return super().refusals(cluster, workload, plan) + lacking
 
     def ledger(self, derivation: Derivation, cluster: Cluster, workload: Workload, plan: Plan) -> Ledger:
         """Bytes by tier and phase, DeepSpeed's as the release holds them."""

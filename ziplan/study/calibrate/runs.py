@@ -235,7 +235,8 @@ def _unsteady(series: Mapping[str, list[float]]) -> Iterator[str]:
 def run_of_record(record: Record) -> Run:
     """The run of a measurement file's record; BadInput where no step can be predicted of it."""
     from ziplan.estimate import Estimate
-    from ziplan.study.validate import estimated, measured_step_time, runtime_of
+    from ziplan.study.ran import runtime_of
+    from ziplan.study.validate import estimated, measured_step_time
 
     answer = estimated(record)
     if not isinstance(answer, Estimate):
