@@ -11,9 +11,9 @@ from ziplan.laws.counts import layer_bytes
 from ziplan.laws.law import Derivation
 from ziplan.report.derivation import explained
 from ziplan.report.limits import limits_text
-from ziplan.report.lines import coloured, in_ascii, plain
+from ziplan.report.lines import GLUE, coloured, in_ascii, plain
 from ziplan.report.models import model_text
-from ziplan.report.phrases import plan_words
+from ziplan.report.phrases import fewer_words, plan_words
 from ziplan.report.table import Column, table
 from ziplan.report.text import Written, fit_text
 from ziplan.solve.problem import Baseline
@@ -99,6 +99,12 @@ def test_faster_on_fewer_gpus_says_how_much_and_how_to_plan_it(ranks, stated, wh
         f"of 128 sequences; {options} plans it"
     ) in said
     assert "fewer GPUs" not in text(made)
+
+
+def test_a_hundred_times_is_said_in_digits():
+    made = answer()
+    best = replace(made.best, step_time=110.4 * made.best.step_time)
+    assert " 110 times as many " in fewer_words(made.best, best).replace(GLUE, " ")
 
 
 def test_the_whole_answer():

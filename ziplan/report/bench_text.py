@@ -158,5 +158,7 @@ def plan_sentence(record: Record) -> str:
     parts = [f"{benchmarks}, about {glued(show_duration(seconds, 2))}"]
     if written:
         parts.append(f"at most {glued(show(written, 'B', 3))} written")
-        parts += [f"{share:.2g} of the endurance of {name}" for name, share in wears(record, written)]
+        parts += [
+            f"{show(share, '1', 2)} of the endurance of {name}" for name, share in wears(record, written)
+        ]
     return ", ".join(parts)

@@ -70,9 +70,10 @@ def fewer_words(other: Estimate, best: Estimate) -> str:
     of = f"{counted(int(other.gpus), 'GPU')}" + (" of one node" if alone and there > 1 else "")
     where = of if alone else f"{nodes:,} of {counted(there, 'node')} ({of})"
     batch = counted(_sequences(other), "sequence")
+    times = show(best.step_time / other.step_time, "1", 2)
     return (
-        f"{shown(other.tokens_per_s, 'token/s')} on {where}, {best.step_time / other.step_time:.2g} times as "
-        f"many for the same global batch of {batch}; {' '.join(_options(other, best))} plans it"
+        f"{shown(other.tokens_per_s, 'token/s')} on {where}, {times} times as many for the same "
+        f"global batch of {batch}; {' '.join(_options(other, best))} plans it"
     )
 
 
