@@ -144,7 +144,7 @@ def test_no_batch_below_one_is_proposed(tmp_path):
     sizes = {"train_batch_size": 16, "train_micro_batch_size_per_gpu": -1_000_000_000}
     reading = reading_of(tmp_path, {**sizes, "gradient_accumulation_steps": 1}, ranks=8)
     (fix,) = {remark.fix for remark in reading.remarks if remark.kind == "rejected"}
-    assert fix == "write numbers of at least 1"
+    assert fix == "write a whole number of at least 1"
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "many", "2.5", "[8]"])

@@ -58,7 +58,7 @@ def test_repeated_keys(tmp_path):
         (zero(stage=0, compute_grad_norm=False), "zero_optimization.compute_grad_norm", "stages 1 and 2"),
         ({**PLAIN, "fp16": {"enabled": True}, "bf16": {"enabled": True}}, "fp16.enabled", "both enabled"),
         ({**PLAIN, "communication_data_type": "fp8"}, "communication_data_type", "fp32 or fp16 or bf16"),
-        ({"train_batch_size": "auto"}, "train_batch_size", "expected a whole number, not 'auto'"),
+        ({"train_batch_size": "auto"}, "train_batch_size", "of at least 1, not 'auto'"),
         ({"steps_per_print": 1}, "", "neither train_batch_size nor train_micro_batch_size_per_gpu"),
     ],
 )

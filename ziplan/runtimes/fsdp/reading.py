@@ -15,7 +15,7 @@ from ziplan.errors import BadInput
 from ziplan.files import Document, nearest
 from ziplan.files.document import Path
 from ziplan.runtimes.deepspeed.reading import kinds
-from ziplan.runtimes.deepspeed.reading.kinds import Kind, WrongValueError, written
+from ziplan.runtimes.deepspeed.reading.kinds import Kind, WrongValueError, unexpected, written
 from ziplan.runtimes.deepspeed.reading.remarks import Notes, Remark
 
 SECTION = "fsdp_config"
@@ -101,7 +101,7 @@ def read_fsdp(document: Document) -> FsdpReading:
     notes = Notes(document)
     section = document.data.get(SECTION) or {}
     if not isinstance(section, dict):
-        notes.add("rejected", (SECTION,), f"{SECTION}: expected a mapping, not {written(section)}")
+        notes.refuse((SECTION,), unexpected("a mapping", section))
         section = {}
     given: dict[str, Any] = {}
     paths: dict[str, Path] = {}
@@ -125,12 +125,12 @@ def _take(name: str, value: Any, path: Path, given: dict[str, Any], notes: Notes
         notes.add("ignored", path, message, "leave it out")
     elif name not in KINDS:
         message = f"{path[-1]}: accelerate hands no such setting to FSDP"
-        notes.add("ignored", path, message, nearest(name, (*KINDS, *FIRST_ALONE)))
+        notes.add("ignored", path, message, nearest(name, (*KINDS, *FIRST_ALONE)) or "leave it out")
     else:
         try:
             given[name] = KINDS[name].take(value)
         except WrongValueError as error:
-            notes.add("rejected", path, f"{path[-1]}: {error}")
+            notes.refuse(path, error)
 
 
 def _precision(document: Document, notes: Notes) -> str:
@@ -140,7 +140,7 @@ def _precision(document: Document, notes: Notes) -> str:
         message = f"mixed_precision: {written(value)} is not planned with FSDP2: {', '.join(PRECISIONS)} are"
         if value != "fp8":
             message = f"mixed_precision: expected {', '.join(PRECISIONS)} or fp8, not {written(value)}"
-        notes.add("rejected", ("mixed_precision",), message)
+        notes.add("rejected", ("mixed_precision",), message, f"write {' or '.join(PRECISIONS)}")
     return PRECISIONS.get(value, "fp32")
 
 
@@ -156,8 +156,7 @@ def _refuse(section: Mapping[str, Any], s: Sharded, paths: Mapping[str, Path], n
         notes.add("rejected", paths["sync_module_states"], message, "leave it out")
     policies = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
     if s.auto_wrap_policy.upper() not in policies:
-        message = f"auto_wrap_policy: expected {', '.join(policies)}, not {written(s.auto_wrap_policy)}"
-        notes.add("rejected", paths["auto_wrap_policy"], message)
+        notes.refuse(paths["auto_wrap_policy"], unexpected(" or ".join(policies), s.auto_wrap_policy))
 
 
 def _not_planned(document: Document, s: Sharded, paths: Mapping[str, Path]) -> None:

@@ -14,7 +14,7 @@ from ziplan.files import Document, nearest
 from ziplan.runtimes.deepspeed.reading import kinds
 from ziplan.runtimes.deepspeed.reading.fill import Filler
 from ziplan.runtimes.deepspeed.reading.huggingface import fill_hidden_size
-from ziplan.runtimes.deepspeed.reading.kinds import AUTO, Kind, WrongValueError, written
+from ziplan.runtimes.deepspeed.reading.kinds import AUTO, Kind, WrongValueError, unexpected
 from ziplan.runtimes.deepspeed.reading.remarks import Notes
 
 PRECISIONS = ("no", "fp16", "bf16", "fp8")
@@ -65,7 +65,7 @@ def plugin_of(document: Document, notes: Notes) -> Plugin:
     """The plugin's settings as an accelerate config states them."""
     section = document.data.get("deepspeed_config") or {}
     if not isinstance(section, dict):
-        notes.add("rejected", ("deepspeed_config",), f"expected a mapping, not {written(section)}")
+        notes.refuse(("deepspeed_config",), unexpected("a mapping", section))
         section = {}
     given: dict[str, Any] = {}
     known = [field.name for field in fields(Plugin) if field.name != "mixed_precision"]
@@ -75,14 +75,13 @@ def plugin_of(document: Document, notes: Notes) -> Plugin:
             try:
                 given[name] = _KINDS.get(name, kinds.TEXT).take(value)
             except WrongValueError as error:
-                notes.add("rejected", path, f"{name}: {error}")
+                notes.refuse(path, error)
         elif name not in known and name not in LAUNCHER_KEYS:
             message = f"{name}: accelerate hands no such setting to DeepSpeed"
-            notes.add("ignored", path, message, nearest(name, (*known, *LAUNCHER_KEYS)))
+            notes.add("ignored", path, message, nearest(name, (*known, *LAUNCHER_KEYS)) or "leave it out")
     precision = document.data.get("mixed_precision")
     if precision is not None and str(precision).lower() not in PRECISIONS:
-        message = f"mixed_precision: expected {', '.join(PRECISIONS)}, not {written(precision)}"
-        notes.add("rejected", ("mixed_precision",), message)
+        notes.refuse(("mixed_precision",), unexpected(" or ".join(PRECISIONS), precision))
     elif precision is not None:
         given["mixed_precision"] = str(precision).lower()
     return Plugin(**given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ziplan.runtimes.deepspeed.reading.kinds import AUTO, written
+from ziplan.runtimes.deepspeed.reading.kinds import AUTO, unexpected, written
 from ziplan.runtimes.deepspeed.reading.remarks import Notes
 
 GLOBAL, MICRO, STEPS = (
@@ -58,6 +58,11 @@ def settled_batch(values: Mapping[str, Any], ranks: float, notes: Notes) -> Batc
     except AssertionError as error:
         notes.add("rejected", at, f"batch size: {error}", f'add "{MICRO}"')
         return None
+    too_small = [name for name in stated if sizes[name] < 1]
+    for name in too_small:
+        _not_a_size(name, values[name], notes)
+    if too_small:
+        return None
     if not holds:
         message = f"{GLOBAL} must be {MICRO} x {STEPS} x ranks, not {total} = {micro} x {steps} x {ranks:g}"
         notes.add("rejected", at, message, _fitting(values, ranks))
@@ -94,15 +99,15 @@ MOST = 10**15
 
 
 def _not_a_size(name: str, value: Any, notes: Notes) -> None:
-    fix = "write a number, or let a trainer replace it" if value == AUTO else "write a number of at least 1"
-    notes.add("rejected", (name,), f"{name}: expected a whole number, not {written(value)}", fix)
+    error = unexpected("a whole number of at least 1", value)
+    if value == AUTO:
+        error.fix = "write a number, or let a trainer replace it"
+    notes.refuse((name,), error)
 
 
 def _fitting(values: Mapping[str, Any], ranks: float) -> str:
     """What would make the equation hold, two of the three as they are."""
     micro, steps = values.get(MICRO), values.get(STEPS)
-    if any(isinstance(size, int) and size < 1 for size in (micro, steps, values.get(GLOBAL))):
-        return "write numbers of at least 1"
     if isinstance(micro, int) and isinstance(steps, int):
         return f"{GLOBAL} {int(micro * steps * ranks)} fits them"
     return f"make {GLOBAL} a multiple of what the ranks take in one micro-step, or leave it out"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ziplan.files.document import Path
-from ziplan.runtimes.deepspeed.reading.kinds import written
+from ziplan.files.document import Path, dotted
+from ziplan.runtimes.deepspeed.reading.kinds import WrongValueError, unexpected
 from ziplan.runtimes.deepspeed.reading.loose_tables import DTYPES
 from ziplan.runtimes.deepspeed.reading.remarks import Notes
 
-Wrong = Iterator[tuple[Path, str]]
+Wrong = Iterator[tuple[Path, WrongValueError]]
 
 TAGS = ("WARN", "IGNORE", "FAIL")
 WRITERS = ("MOCK", "PYTHON", "FAST")
@@ -25,18 +25,14 @@ def check_lookups(data: Mapping[str, Any], notes: Notes) -> None:
     """Note everything at the top that makes `DeepSpeedConfig` raise."""
     for name, check in CHECKS.items():
         if name in data:
-            for at, wrong in check(data[name]):
-                notes.add("rejected", (name, *at), f"{'.'.join(map(str, (name, *at)))}: {wrong}")
+            for at, error in check(data[name]):
+                notes.add("rejected", (name, *at), f"{dotted((name, *at))}: {error}", error.fix)
     _check_timing(data, notes)
-
-
-def _expected(what: str, value: Any) -> str:
-    return f"expected {what}, not {written(value)}"
 
 
 def _mapping(value: Any) -> Wrong:
     if not isinstance(value, dict):
-        yield (), _expected("a mapping", value)
+        yield (), unexpected("a mapping", value)
 
 
 def _mapping_or_null(value: Any) -> Wrong:
@@ -46,8 +42,8 @@ def _mapping_or_null(value: Any) -> Wrong:
 def _of(value: Any, key: str, check: Callable[[Any], Wrong]) -> Wrong:
     """`check` of a key's value, where a mapping has the key."""
     if isinstance(value, dict) and key in value:
-        for at, wrong in check(value[key]):
-            yield (key, *at), wrong
+        for at, error in check(value[key]):
+            yield (key, *at), error
 
 
 def _one_of(words: tuple[str, ...], value: Any, nullable: bool = False) -> Wrong:
@@ -55,7 +51,7 @@ def _one_of(words: tuple[str, ...], value: Any, nullable: bool = False) -> Wrong
     if value is None and nullable:
         return
     if not isinstance(value, str) or value.upper() not in words:
-        yield (), _expected(" or ".join(word.lower() for word in words), value)
+        yield (), unexpected(" or ".join(word.lower() for word in words), value)
 
 
 def _communication_type(value: Any) -> Wrong:
@@ -73,13 +69,13 @@ def _optimizer(value: Any) -> Wrong:
         return
     kind, params = value.get("type"), value.get("params")
     if kind is not None and not isinstance(kind, str):
-        yield ("type",), _expected("the optimizer's name", kind)
+        yield ("type",), unexpected("the optimizer's name", kind)
     elif kind is not None and params is not None:
-        for at, wrong in _mapping(params):
-            yield ("params", *at), wrong
+        for at, error in _mapping(params):
+            yield ("params", *at), error
         norm = params.get("max_grad_norm", 0) if isinstance(params, dict) else 0
         if not isinstance(norm, int | float):
-            yield ("params", "max_grad_norm"), _expected("a number", norm)
+            yield ("params", "max_grad_norm"), unexpected("a number", norm)
 
 
 def _autocast(value: Any) -> Wrong:
@@ -90,12 +86,12 @@ def _autocast(value: Any) -> Wrong:
 
 def _dtype(value: Any) -> Wrong:
     if not isinstance(value, str) or value not in DTYPES.name.split(" or "):
-        yield (), _expected("a type of numbers, as bfloat16", value)
+        yield (), unexpected("a type of numbers, as bfloat16", value)
 
 
 def _names(value: Any) -> Wrong:
     if not isinstance(value, list | str | dict) or not all(isinstance(part, str) for part in value):
-        yield (), _expected("a list of names", value)
+        yield (), unexpected("a list of names", value)
 
 
 def _checkpoint(value: Any) -> Wrong:
@@ -113,7 +109,7 @@ def _parallel_write(value: Any) -> Wrong:
 
 def _true_or_false(value: Any) -> Wrong:
     if not isinstance(value, int | float) or value not in (0, 1):
-        yield (), _expected("true or false", value)
+        yield (), unexpected("true or false", value)
 
 
 def _writer(value: Any) -> Wrong:
@@ -130,7 +126,7 @@ def _data_types(value: Any) -> Wrong:
 def _kept_modules(value: Any) -> Wrong:
     names = isinstance(value, list) and all(isinstance(part, str) for part in value)
     if value != "auto" and not names:
-        yield (), _expected('"auto" or a list of names', value)
+        yield (), unexpected('"auto" or a list of names', value)
 
 
 def _autotuning(value: Any) -> Wrong:
@@ -142,7 +138,7 @@ def _autotuning(value: Any) -> Wrong:
 
 def _not_empty(value: Any) -> Wrong:
     if not value:
-        yield (), _expected("a folder", value)
+        yield (), unexpected("a folder", value)
 
 
 def _expert_parallel(value: Any) -> Wrong:
@@ -154,7 +150,7 @@ def _expert_parallel(value: Any) -> Wrong:
 
 def _no_coefficient(value: Any) -> Wrong:
     if value is not None:
-        yield (), "is not supported by DeepSpeed"
+        yield (), WrongValueError("is not supported by DeepSpeed", "leave it out")
 
 
 def _data_efficiency(value: Any) -> Wrong:
@@ -173,7 +169,7 @@ def _data_sampling(value: Any) -> Wrong:
 def _curriculum(value: Any) -> Wrong:
     yield from _mapping(value)
     if isinstance(value, dict) and value.get("enabled") and "curriculum_metrics" not in value:
-        yield (), "is enabled without curriculum_metrics"
+        yield (), WrongValueError("is enabled without curriculum_metrics", "add curriculum_metrics")
 
 
 def _dynamic_batching(value: Any) -> Wrong:
@@ -188,7 +184,7 @@ def _whole(value: Any) -> Wrong:
     try:
         int(value)
     except (TypeError, ValueError, OverflowError):
-        yield (), _expected("a whole number", value)
+        yield (), unexpected("a whole number", value)
 
 
 def _data_routing(value: Any) -> Wrong:
@@ -198,7 +194,7 @@ def _data_routing(value: Any) -> Wrong:
 
 def _vocabulary_size(value: Any) -> Wrong:
     if value and not isinstance(value, int | float):
-        yield (), _expected("a whole number", value)
+        yield (), unexpected("a whole number", value)
 
 
 def _pipeline(value: Any) -> Wrong:
@@ -209,7 +205,7 @@ def _timers(value: Any) -> Wrong:
     """`utils/config.py:get_timers_config` asks whether "throughput" is in it; text and lists can be asked."""
     asked = isinstance(value, list | str) and "throughput" not in value
     if not isinstance(value, dict) and not asked:
-        yield (), _expected("a mapping", value)
+        yield (), unexpected("a mapping", value)
 
 
 def _check_timing(data: Mapping[str, Any], notes: Notes) -> None:
@@ -224,7 +220,8 @@ def _check_timing(data: Mapping[str, Any], notes: Notes) -> None:
         value = breakdown
         if isinstance(breakdown, int):
             at, value = ("flops_profiler", "enabled"), enabled
-        notes.add("rejected", at, f"{'.'.join(map(str, at))}: {_expected('true or false', value)}")
+        error = unexpected("true or false", value)
+        notes.add("rejected", at, f"{dotted(at)}: {error}", error.fix)
 
 
 CHECKS: Mapping[str, Callable[[Any], Wrong]] = {

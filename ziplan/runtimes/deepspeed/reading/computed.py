@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ziplan.runtimes.deepspeed.reading.huggingface import TrainerArguments
 from ziplan.runtimes.deepspeed.reading.remarks import RemarkKind
+from ziplan.runtimes.deepspeed.reading.words import BACKENDS, MODES, OPTIMIZERS
 from ziplan.workload.kernels import LIGER_LEAVES_OUT, OF_LIGER
 
 HEAD, ON_LOGITS = "fused_linear_cross_entropy", "cross_entropy"
@@ -79,7 +80,7 @@ def compiles(arguments: TrainerArguments) -> bool:
     """Whether torch.compile fuses operators: TorchInductor does, other backends do not."""
     backend = arguments.torch_compile_backend
     asked = arguments.torch_compile or backend is not None or arguments.torch_compile_mode is not None
-    return asked and (backend or "inductor").lower() == "inductor"
+    return asked and (backend is None or backend.lower() == "inductor")
 
 
 def _liger(arguments: TrainerArguments, family: str) -> dict[str, bool]:
@@ -148,7 +149,7 @@ def _unplanned(name: str, what: str) -> tuple[RemarkKind, str, str, str]:
 
 
 def _of_optim(arguments: TrainerArguments, config: OfConfig) -> Said:
-    if "optim" not in arguments.stated:
+    if "optim" not in arguments.stated or arguments.optim not in OPTIMIZERS:
         return
     named = OPTIM.get(arguments.optim)
     kind = named.kind if named is not None else ""
@@ -192,9 +193,9 @@ _LOSS = f"{ON_LOGITS} is taken of logits that transformers has made fp32 of"
 
 def _of_compile(arguments: TrainerArguments) -> Said:
     backend, mode = arguments.torch_compile_backend, arguments.torch_compile_mode
-    if backend is not None and backend.lower() != "inductor":
+    if backend is not None and backend.lower() in BACKENDS and not compiles(arguments):
         yield _unplanned("torch_compile_backend", f"{backend} is taken as eager")
-    elif mode is not None and mode != "default":
+    elif mode in MODES and mode != "default":
         yield _unplanned("torch_compile_mode", f"{mode} is taken as the default mode")
 
 
@@ -202,8 +203,7 @@ def _of_checkpointing(arguments: TrainerArguments) -> Said:
     kwargs = arguments.checkpointing_kwargs
     if not arguments.recomputes or not kwargs:
         return
-    newer = "activation_checkpointing_kwargs"
-    name = newer if arguments.activation_checkpointing_kwargs is not None else f"gradient{newer[10:]}"
+    name = arguments.checkpointing_kwargs_name
     every = kwargs.get("every_n_layers", 1)
     if isinstance(every, int) and every > 1:
         yield _unplanned(name, f"every_n_layers {every} recomputes fewer layers, taken as all of them")

@@ -42,7 +42,7 @@ def _loss_scale(fp16: Values, notes: Notes) -> None:
     for name in ("loss_scale_window", "min_loss_scale"):
         if fp16[name] <= 0:
             message = f"{name}: must be more than 0 where the loss scale is found, not {written(fp16[name])}"
-            notes.add("rejected", ("fp16", name), message)
+            notes.add("rejected", ("fp16", name), message, "write a number of more than 0")
 
 
 def _precisions(values: Values, notes: Notes) -> None:
@@ -56,9 +56,14 @@ def _precisions(values: Values, notes: Notes) -> None:
         ("bf16", states),
     ):
         if values[section][name] and stage == 0:
-            notes.add("rejected", (section, name), f"{name}: needs ZeRO stage 1, 2 or 3")
+            notes.add("rejected", (section, name), f"{name}: needs ZeRO stage 1, 2 or 3", "leave it out")
     if bf16[states] and not bf16["bf16_master_weights_and_grads"]:
-        notes.add("rejected", ("bf16", states), f"{states}: needs bf16_master_weights_and_grads")
+        notes.add(
+            "rejected",
+            ("bf16", states),
+            f"{states}: needs bf16_master_weights_and_grads",
+            "turn both on, or none",
+        )
 
 
 def _sum(data: Mapping[str, Any], values: Values, notes: Notes) -> None:
@@ -73,4 +78,9 @@ def _sum(data: Mapping[str, Any], values: Values, notes: Notes) -> None:
         (values["compile"]["deepcompile"], "DeepCompile"),
     ):
         if holds:
-            notes.add("rejected", ("gradient_allreduce_op",), f"gradient_allreduce_op: {where} cannot sum")
+            notes.add(
+                "rejected",
+                ("gradient_allreduce_op",),
+                f"gradient_allreduce_op: {where} cannot sum",
+                "leave it out",
+            )

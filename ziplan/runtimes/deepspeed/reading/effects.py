@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ziplan.files.document import Path
-from ziplan.runtimes.deepspeed.reading.kinds import AUTO, Kind, WrongValueError, written
+from ziplan.runtimes.deepspeed.reading.kinds import AUTO, Kind, WrongValueError, unexpected
 from ziplan.runtimes.deepspeed.reading.loose_tables import LOOSE_SECTIONS
 from ziplan.runtimes.deepspeed.reading.raw import Read
 from ziplan.runtimes.deepspeed.reading.remarks import Notes
@@ -164,7 +164,7 @@ def _must_be(
     try:
         number = isinstance(value, str) and kind.name in ("number", "whole number")
         if number:
-            raise WrongValueError(f"expected a {kind.name}, not {written(value)}")
+            raise unexpected(f"a {kind.name}", value)
         kind.take(value)
     except WrongValueError as error:
         _fails((*path, name), f"{name}: {error}", moment, notes)

@@ -5,17 +5,20 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
 from ziplan.files import Document
 from ziplan.runtimes.deepspeed.reading import kinds
+from ziplan.runtimes.deepspeed.reading.batch import MOST
 from ziplan.runtimes.deepspeed.reading.fill import Filler
 from ziplan.runtimes.deepspeed.reading.kinds import Kind, WrongValueError
 from ziplan.runtimes.deepspeed.reading.remarks import Notes
+from ziplan.workload.training import MOST_WORKERS
 
 TRAINER = "the Trainer"
 
@@ -86,6 +89,12 @@ class TrainerArguments:
         return kwargs if isinstance(kwargs, dict) else {}
 
     @property
+    def checkpointing_kwargs_name(self) -> str:
+        """The name that they have in the file."""
+        newer = "activation_checkpointing_kwargs"
+        return newer if self.activation_checkpointing_kwargs is not None else "gradient_checkpointing_kwargs"
+
+    @property
     def training_steps(self) -> int | None:
         """Steps of the whole run, where the arguments decide it and not the data."""
         return self.max_steps if self.max_steps > 0 else None
@@ -104,16 +113,26 @@ def _mapping_or_json(value: Any) -> dict[str, Any]:
     """A mapping, or one as JSON in a text, as a command line has it."""
     if isinstance(value, str) and value.startswith("{"):
         try:
-            value = json.loads(value)
+            value = _unquoted(json.loads(value))
         except ValueError:
-            raise WrongValueError(f"{kinds.written(value)} is not JSON") from None
+            raise WrongValueError(f"{kinds.written(value)} is not JSON", "write a mapping as JSON") from None
     return cast("dict[str, Any]", kinds.MAPPING.take(value))
+
+
+def _unquoted(value: Any) -> Any:
+    """`training_args.py:_convert_str_dict`: true, false and whole numbers that are texts."""
+    if isinstance(value, dict):
+        return {key: _unquoted(part) for key, part in value.items()}
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return {"true": True, "false": False}.get(value.lower(), value) if isinstance(value, str) else value
 
 
 _KINDS: Mapping[str, Kind] = {
     "int": kinds.INT,
     "float": kinds.FLOAT,
-    "bool": kinds.BOOL,
+    # Python takes null as false, and the Trainer looks no closer.
+    "bool": Kind("true or false", lambda value: kinds.BOOL.take(False if value is None else value)),
     "bool | None": kinds.optional(kinds.BOOL),
     "str": kinds.TEXT,
     "int | None": kinds.optional(kinds.INT),
@@ -121,6 +140,13 @@ _KINDS: Mapping[str, Kind] = {
     "dict[str, Any] | None": kinds.optional(kinds.MAPPING),
     "dict[str, Any] | str | None": kinds.optional(Kind("a mapping", _mapping_or_json)),
 }
+_COUNTS: Mapping[str, Kind] = {
+    "per_device_train_batch_size": kinds.whole(1, MOST),
+    "gradient_accumulation_steps": kinds.whole(1, MOST),
+    "dataloader_num_workers": kinds.whole(0, MOST_WORKERS),
+}
+"""Arguments that are counts: what fewer is refused where the data is loaded, or by DeepSpeed."""
+
 ARGUMENTS = tuple(field.name for field in fields(TrainerArguments) if field.name not in ("known", "stated"))
 
 
@@ -131,12 +157,26 @@ def trainer_arguments(document: Document, notes: Notes) -> TrainerArguments:
         if field.name not in ARGUMENTS or field.name not in document.data:
             continue
         value = document.data[field.name]
-        kind = _KINDS.get(str(field.type))
+        kind = _COUNTS.get(field.name, _KINDS.get(str(field.type)))
         try:
             given[field.name] = kind.take(value) if kind else value
         except WrongValueError as error:
-            notes.add("rejected", (field.name,), f"{field.name}: {error}")
+            notes.refuse((field.name,), error)
+    _tell_misspelt(document.data, notes)
     return TrainerArguments(**given, stated=frozenset(given))
+
+
+ALIKE = 0.88
+"""Likeness from which on a key is taken for an argument misspelt: no other one of the Trainer is so like."""
+
+
+def _tell_misspelt(names: Iterable[str], notes: Notes) -> None:
+    """Note keys that are nearly an argument; others that are none are the script's own."""
+    for name in names:
+        close = difflib.get_close_matches(name, ARGUMENTS, n=1, cutoff=ALIKE)
+        if close and name not in ARGUMENTS:
+            message = f"{name}: the Trainer has no such argument"
+            notes.add("ignored", (name,), message, f"did you mean `{close[0]}`?")
 
 
 def fill_from_arguments(filler: Filler, arguments: TrainerArguments, ranks: int) -> None:

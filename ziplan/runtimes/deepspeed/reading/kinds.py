@@ -16,7 +16,11 @@ AUTO = "auto"
 
 
 class WrongValueError(Exception):
-    """A value that is refused; the message says what is expected."""
+    """A value that is refused; the message says what is expected, `fix` what to write."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
 
 
 class Kind(NamedTuple):
@@ -29,6 +33,7 @@ class Kind(NamedTuple):
 _TRUE = frozenset(("1", "on", "t", "true", "y", "yes"))
 _FALSE = frozenset(("0", "off", "f", "false", "n", "no"))
 _WHOLE = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?")
+_NO_NUMBER = re.compile(r"(NaN|-?Infinity),")
 _INT64 = float(1 << 63)
 
 
@@ -40,8 +45,13 @@ def written(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _wrong(expected: str, value: object) -> WrongValueError:
-    return WrongValueError(f"expected {expected}, not {written(value)}")
+def unexpected(expected: str, value: object) -> WrongValueError:
+    """The error of a value that is none of those expected."""
+    # Hjson takes what has no quotes for text up to the end of its line, the comma too.
+    odd = _NO_NUMBER.fullmatch(value) if isinstance(value, str) else None
+    return WrongValueError(
+        f"expected {expected}, not {odd[1] if odd else written(value)}", f"write {expected}"
+    )
 
 
 def _bool(value: Any) -> bool:
@@ -51,7 +61,7 @@ def _bool(value: Any) -> bool:
         return value.lower() in _TRUE
     if isinstance(value, int | float) and value in (0, 1):
         return bool(value)
-    raise _wrong("true or false", value)
+    raise unexpected("true or false", value)
 
 
 def _int(value: Any) -> int:
@@ -61,7 +71,7 @@ def _int(value: Any) -> int:
         return int(value)
     if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
         return int(value.strip().partition(".")[0])
-    raise _wrong("a whole number", value)
+    raise unexpected("a whole number", value)
 
 
 def _float(value: Any) -> float:
@@ -70,19 +80,19 @@ def _float(value: Any) -> float:
             return float(value)
     except (ValueError, OverflowError):
         pass
-    raise _wrong("a number", value)
+    raise unexpected("a number", value)
 
 
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise _wrong("text", value)
+    raise unexpected("text", value)
 
 
 def _texts(value: Any) -> list[str]:
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return value
-    raise _wrong("a list of texts", value)
+    raise unexpected("a list of texts", value)
 
 
 def _text_or_texts(value: Any) -> list[str]:
@@ -92,17 +102,17 @@ def _text_or_texts(value: Any) -> list[str]:
 def _list(value: Any) -> list[Any]:
     if isinstance(value, list):
         return value
-    raise _wrong("a list", value)
+    raise unexpected("a list", value)
 
 
 def _mapping(value: Any) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
-    raise _wrong("a mapping", value)
+    raise unexpected("a mapping", value)
 
 
 def _never(value: Any) -> Any:
-    raise WrongValueError("no value that a file can hold is taken")
+    raise WrongValueError("no value that a file can hold is taken", "leave it out")
 
 
 def _stage(value: Any) -> int:
@@ -112,21 +122,21 @@ def _stage(value: Any) -> int:
         stage = -1
     if 0 <= stage <= 3:
         return stage
-    raise _wrong("0, 1, 2 or 3", value)
+    raise unexpected("0, 1, 2 or 3", value)
 
 
 def _interval(value: Any) -> Any:
     if isinstance(value, str):
         if value == AUTO:
             return value
-        raise _wrong('a whole number or "auto"', value)
+        raise unexpected('a whole number or "auto"', value)
     return _int(value)
 
 
 def _update_interval(value: Any) -> Any:
     taken = _interval(value)
     if isinstance(taken, int) and taken < 1:
-        raise _wrong("at least 1", value)
+        raise unexpected("at least 1", value)
     return taken
 
 
@@ -135,13 +145,13 @@ def _loss_scale(value: Any) -> float:
     scale = -1.0 if isinstance(value, bool) else _float(value)
     if 0 <= scale < float("inf"):
         return scale
-    raise _wrong("a number of at least 0 (0 scales the loss dynamically)", value)
+    raise unexpected("a number of at least 0 (0 scales the loss dynamically)", value)
 
 
 def _scale_step(value: Any) -> int:
     """`precision_config.py:DeepSpeedFP16Config._reject_non_integer_scale_params`."""
     if isinstance(value, bool) or (isinstance(value, str) and "." in value):
-        raise _wrong("a whole number", value)
+        raise unexpected("a whole number", value)
     return _int(value)
 
 
@@ -151,9 +161,22 @@ def choice(*words: str) -> Kind:
     def take(value: Any) -> str:
         if isinstance(value, str) and value in words:
             return value
-        raise _wrong(" or ".join(f'"{word}"' for word in words), value)
+        raise unexpected(" or ".join(f'"{word}"' for word in words), value)
 
     return Kind(" or ".join(words), take)
+
+
+def whole(least: int, most: int) -> Kind:
+    """A whole number between two."""
+
+    def take(value: Any) -> int:
+        taken = _int(value)
+        if least <= taken <= most:
+            return taken
+        bound = f"at least {least}" if taken < least else f"at most {most:,}"
+        raise unexpected(f"a whole number of {bound}", value)
+
+    return Kind(f"whole number of at least {least}", take)
 
 
 def optional(kind: Kind) -> Kind:

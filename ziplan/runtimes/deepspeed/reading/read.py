@@ -36,6 +36,7 @@ from ziplan.runtimes.deepspeed.reading.raw import read_mapping
 from ziplan.runtimes.deepspeed.reading.remarks import Notes, Remark
 from ziplan.runtimes.deepspeed.reading.settings import Settings, settings_of
 from ziplan.runtimes.deepspeed.reading.unplanned import tell_unplanned
+from ziplan.runtimes.deepspeed.reading.words import tell_words
 
 Trainer = Literal["none", "huggingface", "accelerate"]
 
@@ -172,6 +173,7 @@ def _arguments(opened: Opened, question: Question) -> Reading:
     if opened.form == "command" and not isinstance(data.get("deepspeed"), str):
         return _launched(opened, question)
     arguments = trainer_arguments(document, outer)
+    tell_words(arguments, outer)
     ranks = _ranks(opened, question, outer, ())
     reading = Reading(
         opened.form, "huggingface", document.name, ranks, (), {}, arguments=arguments, outer=document

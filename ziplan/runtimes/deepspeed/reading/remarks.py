@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from ziplan.files import Document, dotted
 from ziplan.files.document import Path
+from ziplan.runtimes.deepspeed.reading.kinds import WrongValueError
 
 RemarkKind = Literal["rejected", "ignored", "defaulted", "deprecated", "derived", "not_planned", "unknown"]
 """Rejected: DeepSpeed or the trainer raises. Ignored: it changes nothing. Defaulted: `auto` that nothing
@@ -51,6 +52,10 @@ class Notes:
         remark = Remark(kind, self.document.name, name, place.line, place.column, message, fix, moment)
         if remark not in self.remarks:
             self.remarks.append(remark)
+
+    def refuse(self, path: Path, error: WrongValueError) -> None:
+        """Remark on the key at `path` that its value is none that is taken."""
+        self.add("rejected", path, f"{path[-1]}: {error}", error.fix)
 
     @property
     def accepted(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ziplan.files import nearest
 from ziplan.files.document import Path
-from ziplan.runtimes.deepspeed.reading.kinds import AUTO, WrongValueError, written
+from ziplan.runtimes.deepspeed.reading.kinds import AUTO, WrongValueError, unexpected, written
 from ziplan.runtimes.deepspeed.reading.loose_tables import LOOSE_SECTIONS, REMOVED
 from ziplan.runtimes.deepspeed.reading.remarks import Notes
 from ziplan.runtimes.deepspeed.reading.strict_tables import STRICT_SECTIONS
@@ -68,7 +68,7 @@ class Walk:
             return self.empty(section.path) if key.name == "leaf_module" else None
         if not isinstance(value, dict):
             if section.strict:
-                self.notes.add("rejected", path, f"{key.section}: expected a mapping, not {written(value)}")
+                self.notes.refuse(path, unexpected("a mapping", value))
             return self.empty(section.path)
         return self.strict(section, path, value) if section.strict else self.loose(section, path, value)
 
@@ -118,10 +118,15 @@ class Walk:
         try:
             taken = key.kind.take(value) if not key.section or value is None else value
         except WrongValueError as error:
-            self.notes.add("rejected", at, f"{at[-1]}: {error}", _unit_hint(key))
+            self.notes.add("rejected", at, f"{at[-1]}: {error}", _unit_hint(key) or error.fix)
             return key.default
         if problem := key.within(taken):
-            self.notes.add("rejected", at, f"{at[-1]}: must be {problem}, not {written(value)}")
+            self.notes.add(
+                "rejected",
+                at,
+                f"{at[-1]}: must be {problem}, not {written(value)}",
+                f"write a number that is {problem}",
+            )
             return key.default
         return self.inner(key, at, value) if key.section else taken
 
@@ -204,11 +209,11 @@ class Walk:
 
 
 def _meant(name: str, section: Section) -> str:
-    """The key of this section that is close, or the section that has the key."""
+    """The key of this section that is close, or the section that has the key; else nothing is."""
     homes = [other.path or "the top" for other in _homes(name)]
     if homes and len(homes) <= MOST_HOMES:
         return f"it belongs in {' or '.join(homes)}"
-    return nearest(name, section.names)
+    return nearest(name, section.names) or "leave it out"
 
 
 MOST_HOMES = 3
