@@ -105,6 +105,7 @@ def test_an_adapter_waits_behind_the_layer_that_is_read_ahead():
         ("gemma-2-9b", "rtx-4090-x8", 3.0, {"sequence_length": 2048}),
         ("qwen2.5-32b", "rtx-4090-x8", 3.0, {"lora_rank": 16}),
         ("qwen2.5-7b", "rtx-4090-desktop", 3.0, {"lora_rank": 16}),
+        ("llama-4-scout-text", "lambda-8x-a100-80g", 3.0, {"lora_rank": 8}),
     ],
 )
 def test_uneven_work_is_played_as_it_is_estimated(name, machine, stage, training):

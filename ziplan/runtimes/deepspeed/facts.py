@@ -236,6 +236,12 @@ class Facts(StateFacts):
         """
         return 0.0 if self.overlaps else 1.0
 
+    @property
+    def exchanges_over_the_host(self) -> bool:
+        """Whether GPUs of a node exchange over a link that copies to and from the host cross too."""
+        node = self.cluster.node
+        return node.fabric is None or (self.host is not None and node.fabric in node.tiers[self.host].via)
+
     @cached_property
     def owners_take_turns(self) -> float:
         """1 where one rank after the other copies its gradients to the host: below stage 3.

@@ -79,8 +79,9 @@ class MicroStep(NamedTuple):
 
     `blocking` and `forward` are forward's, `blocked` is what the GPU waits for after it, `in_turn` what is
     reduced and copied meanwhile; it computes backward until the first gradients are reduced (`lead`) and on
-    from there. `fetched` runs beside all of that, `reduced` beside backward, and `tail` is reduced and copied
-    when backward has ended. `ways` are parts of what is computed and fetched, one after the other.
+    from there. `fetched` runs beside all of that, gathers and what is loaded for those after them, `reduced`
+    beside backward, and `tail` is reduced and copied when backward has ended. `ways` are parts of what is
+    computed and fetched, one after the other.
     """
 
     blocking: tuple[Demand, ...]
@@ -89,7 +90,7 @@ class MicroStep(NamedTuple):
     in_turn: tuple[Demand, ...]
     lead: tuple[Demand, ...]
     compute: tuple[Demand, ...]
-    fetched: tuple[Demand, ...]
+    fetched: tuple[tuple[Demand, ...], ...]
     reduced: tuple[Demand, ...]
     tail: tuple[Demand, ...]
     ways: tuple[tuple[Demand, ...], ...]
@@ -167,11 +168,12 @@ def _micro_step(
     awaited = [d for d in each.reduced if waits and d.term != terms.GRADIENT_PASSES]
     computed = (*first, *each.compute, *last.swept, *awaited, *held)
     moved = (*each.reduced, *in_turn, *last.beside)
-    before_fetches = (*each.blocking, *each.blocked, *each.in_turn)
+    (gathered, *loaded), before_fetches = each.fetched, (*each.blocking, *each.blocked, *each.in_turn)
     chains = (
         *((*before, *after) for before in forward for after in (computed, (*first, *moved))),
         (*step.python, *(each.in_turn if waits else ()), *awaited, *held),
-        (*before_fetches, *each.fetched, *(d for d in moved if d.term not in DOWN)),
+        (*before_fetches, *gathered, *(d for d in moved if d.term not in DOWN)),
+        *((*before_fetches, *chain, *(d for d in moved if d.term == terms.GRADIENTS_UP)) for chain in loaded),
     )
     before, swept = (*each.blocking, *each.forward, *first), (*each.compute, *last.swept)
     by_bucket = ((*before, *scaled(swept, works), *scaled(moved, sums)) for works, sums in step.paces)
@@ -198,7 +200,10 @@ def _in_a_micro_step(f: Facts, due: Order) -> MicroStep:
         ),
         lead=tuple(scaled(computed, (1 - share) * due.in_the_first)),
         compute=(*scaled(computed, (1 - share) * (1 - due.in_the_first)), *swept_beside, *swept_in_turn),
-        fetched=tuple(d for demands, wait, _ in fetched for d in scaled(demands, 1 - wait)),
+        fetched=tuple(
+            tuple(d for demands, wait, _ in stream for d in scaled(demands, 1 - wait))
+            for stream in _streams(f, fetched)
+        ),
         reduced=(
             *swept_in_turn,
             *scaled(reduced, early * (1 - in_turn)),
@@ -209,25 +214,34 @@ def _in_a_micro_step(f: Facts, due: Order) -> MicroStep:
     )
 
 
+Fetched = tuple[list[Demand], float, float]
+"""What modules need, the share of it that the GPU waits for, and that which is forward's."""
+
+
+def _streams(f: Facts, fetched: tuple[Fetched, ...]) -> tuple[tuple[Fetched, ...], ...]:
+    """Gathers, and what is loaded beside them for those that come: together where both cross one link."""
+    return (fetched,) if f.exchanges_over_the_host else (fetched[:1], fetched[1:])
+
+
 def _ways(
-    f: Facts, computed: Sequence[Demand], fetched: Sequence[tuple[list[Demand], float, float]]
+    f: Facts, computed: Sequence[Demand], fetched: tuple[Fetched, ...]
 ) -> tuple[tuple[Demand, ...], ...]:
     """The longest ways through what is computed and gathered; at the first pace it is what is waited for."""
     if not np.any(f.stage3):
         return ()
-    (gathers, _, _), (loads, _, _), *_ = fetched
+    streams = [[d for demands, _, _ in stream for d in demands] for stream in _streams(f, fetched[:2])]
     as_played = f.stage3 * (1 - f.knobs.params_on_nvme)
 
-    def way(pace: int) -> tuple[Demand, ...]:
+    def way(pace: int, fetched: list[Demand]) -> tuple[Demand, ...]:
         works = f.stage3 * f.played(lambda fetches, _: fetches.way(pace)[0])
-        moved = f.played(lambda fetches, _: fetches.way(pace)[1])
-        return (*scaled(computed, works), *scaled([*gathers, *loads], as_played * moved))
+        moved = as_played * f.played(lambda fetches, _: fetches.way(pace)[1])
+        return (*scaled(computed, works), *scaled(fetched, moved))
 
-    return tuple(way(pace) for pace in range(1, len(GATHER_PACES)))
+    return tuple(way(pace, stream) for pace in range(1, len(GATHER_PACES)) for stream in streams)
 
 
-def _fetched(f: Facts) -> tuple[tuple[list[Demand], float, float], ...]:
-    """What modules need from elsewhere: the share that the GPU waits for, and that which is forward's."""
+def _fetched(f: Facts) -> tuple[Fetched, ...]:
+    """What modules need from elsewhere: gathers, what is loaded for them, and checkpoints up and down."""
     fetched = f.played(lambda fetches, _: fetches.elements)
     missed = f.played(lambda fetches, _: fetches.waited)
     ahead, forward, checkpoints = _ahead(f, fetched, missed), in_forward(f), _checkpoint_copies(f)
