@@ -128,7 +128,7 @@ def test_the_last_bucket_is_waited_for():
     f = facts(2)
     once = 2 * 2 * P * (RANKS - 1) / RANKS
     sums = sorted(sum(chain.values()) for chain in gather)
-    # What the GPU computes, behind either of what forward is; Python; what is loaded; the others reduce beside.
+    # What the GPU computes, behind either of what forward is; Python; what is loaded; others reduce beside.
     assert sums == pytest.approx([once * order(f).in_the_last] * 4 + [once] * 3)
 
 
