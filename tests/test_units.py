@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from ziplan import units
-from ziplan.units import BINARY, DECIMAL, Bytes, UnitError, counted, parse, show, show_duration
+from ziplan.units import BINARY, DECIMAL, Bytes, UnitError, counted, figure, parse, show, show_duration
 
 
 @pytest.mark.parametrize(
@@ -195,3 +195,10 @@ def test_the_high_end_of_a_span_has_the_unit_of_the_low_end(low, high, said):
 )
 def test_things_are_counted_in_words(number, said):
     assert counted(number, "GPU") == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(110.0, "110"), (0.5, "0.5"), (999999.0, "999,999"), (1e6, "1e6"), (1e-7, "1e-7")]
+)
+def test_a_pure_number_is_written_out_below_a_million(value, said):
+    assert figure(value) == said

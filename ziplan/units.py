@@ -215,6 +215,11 @@ def show(value: float, unit: str, digits: int = 4) -> str:
     return _figures(value, digits) if unit == "1" else f"{_figures(value / factor, digits)} {prefix}{unit}"
 
 
+def figure(value: float, digits: int = 6) -> str:
+    """A pure number for people: "110", "0.5", and "1.2e6" from a million on."""
+    return show(value, "1", digits)
+
+
 def _readable(size: float, unit: str) -> tuple[str, float]:
     """The prefix under which a value of this size reads best, and its factor."""
     if unit == "s":

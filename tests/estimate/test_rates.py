@@ -73,8 +73,10 @@ def test_without_a_fabric_gpus_exchange_over_the_host():
 
 
 def test_nodes_without_a_network_are_refused():
-    with pytest.raises(BadInput, match="no network between them"):
+    with pytest.raises(BadInput, match="no network between them") as refused:
         rates(changed(cluster(nodes=2), network=None)).of("gather")
+    (problem,) = refused.value.problems
+    assert "--set 'links.network={bandwidth: 100 Gbit/s}' --set network=network" in problem.help
 
 
 def test_an_unstated_write_rate_is_taken_as_the_read_rate_and_said():

@@ -4,6 +4,7 @@ import pytest
 
 from ziplan.errors import BadInput
 from ziplan.hardware.profiles import load_cluster, load_node
+from ziplan.hardware.rates import network_of
 
 
 @pytest.fixture
@@ -323,3 +324,17 @@ def test_what_looks_like_a_wrong_unit_is_a_warning():
         "links.host.bandwidth: 400 GB/s is more than a PCIe 6.0 x16 slot carries",
         "links.network.bandwidth: 25 GB/s is 200 Gbit/s; did you mean '25 Gbit/s'?",
     )
+
+
+def test_a_part_of_a_link_that_is_not_there_is_told_how_to_state_one():
+    with pytest.raises(BadInput) as refused:
+        load_cluster("rtx-4090-desktop", [("links.nic.bandwidth", "100 Gbit/s"), ("network", "nic")])
+    new, unnamed = refused.value.problems
+    assert "`links.nic: {bandwidth: 100 Gbit/s}`" in new.help
+    assert unnamed.hint == "known here: host"
+
+
+def test_the_network_that_is_asked_for_can_be_given_as_it_is_told():
+    settings = [("nodes", "4"), ("links.network", "{bandwidth: 100 Gbit/s}"), ("network", "network")]
+    cluster = load_cluster("rtx-4090-desktop", settings)
+    assert network_of(cluster, 4.0) == "network"

@@ -176,3 +176,9 @@ def test_yaml_is_no_deepspeed_config(tmp_path):
 def test_a_plan_is_not_read_here(tmp_path):
     with pytest.raises(ValueError, match="a plan already"):
         read_config(opened(tmp_path, "schema: ziplan.plan/1\n", "plan.yaml"), Question(1))
+
+
+def test_a_batch_that_follows_is_written_out(tmp_path):
+    reading = reading_of(tmp_path, {"train_micro_batch_size_per_gpu": 262144}, ranks=8)
+    said = "train_batch_size follows from the others and 8 ranks: 2,097,152"
+    assert said in [remark.message for remark in reading.remarks]

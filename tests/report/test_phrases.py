@@ -7,7 +7,7 @@ from report.answers import answer
 
 from ziplan.plan import Placement, Plan
 from ziplan.report.lines import GLUE
-from ziplan.report.phrases import binding_words, placement_words, spread
+from ziplan.report.phrases import binding_words, fewer_words, placement_words, spread
 from ziplan.runtimes.runtime import Demand, Segment
 from ziplan.solve.binding import binding, longest_wait
 from ziplan.solve.problem import Binding
@@ -73,3 +73,11 @@ def test_a_small_part_is_not_called_none(host, said):
     both = {"hbm": 1 - host, "dram": host}
     plan = Plan(dp_degree=8.0, placement=Placement({"hbm": 1.0}, both, both, {"hbm": 1.0}))
     assert said in placement_words(plan)
+
+
+@pytest.mark.parametrize(
+    ("times", "said"), [(1.23, "1.2 times"), (110.4, "110 times"), (2345.0, "2,345 times")]
+)
+def test_how_many_times_faster_has_no_exponent(times, said):
+    best = answer().best
+    assert f", {said} times as many" in fewer_words(best, replace(best, step_time=times * best.step_time))

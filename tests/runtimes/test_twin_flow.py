@@ -1,6 +1,7 @@
 """An optimizer on both sides of the host link: plan, config and ledger mean the same sub-groups."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from ziplan.runtimes.deepspeed.facts import Facts
 from ziplan.runtimes.deepspeed.reading import settled_plan
 from ziplan.runtimes.deepspeed.shards import sub_groups
 from ziplan.runtimes.deepspeed.twin_flow import host_shares, ratio_of, share_on_host, whole_groups
+from ziplan.workload.load import load_model
 
 MODEL, RANKS, SIZE = toy(24, 4096, 16384, 32000), 4.0, 1e8
 
@@ -74,6 +76,20 @@ def test_the_least_on_the_host_that_fits_is_chosen(settled):
     fits = estimate(machine, work, deepspeed, settled).memory["hbm"]
     beyond = estimate(machine, work, deepspeed, one_less).memory["hbm"]
     assert fits.high <= fits.available < beyond.high
+
+
+def test_a_last_sub_group_of_next_to_nothing_is_not_planned_alone_on_the_host():
+    """Only the final norm is left for it; a config may still say so."""
+    model = load_model("gemma-2-9b")
+    shares = host_shares(model, 1.0, SIZE)
+    assert 0 < shares[1] < 1e-5
+    chosen = replace(divided(0.5), dp_degree=1.0)
+    settled = deepspeed.settle(cluster(gpus=1, hbm="900 GB"), workload(model), chosen)
+    assert settled.placement.optimizer["dram"] == shares[2]
+    facts = Facts(
+        Derivation(record=False), cluster(gpus=1), workload(model), replace(divided(shares[1]), dp_degree=1.0)
+    )
+    assert facts.optimizer_on("dram") == shares[1]
 
 
 def test_a_share_that_is_no_whole_number_of_sub_groups_is_counted_as_it_is_run():

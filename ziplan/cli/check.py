@@ -15,6 +15,7 @@ from ziplan.cli.given import SETTLED_BY_A_CONFIG, Given, given_options
 from ziplan.cli.options import CheckFormat
 from ziplan.cli.output import apart, save, show, width, write
 from ziplan.errors import BadInput, ExitCode
+from ziplan.units import figure
 
 if TYPE_CHECKING:
     from ziplan.check.case import Case
@@ -152,8 +153,8 @@ def _percent(text: str | None) -> float:
     share = float(match[1]) / (100 if match[2] else 1)
     if not match[2] and share >= 1:
         raise BadInput.of(
-            f"--max-regress {text!r:.40} would allow {share + 1:g} times the time",
-            help=f"for example --max-regress {match[1]}%, or {100 * share:g}% where that is meant",
+            f"--max-regress {text!r:.40} would allow {figure(share + 1)} times the time",
+            help=f"for example --max-regress {match[1]}%, or {figure(100 * share)}% where that is meant",
         )
     return share
 

@@ -13,6 +13,7 @@ from ziplan.cli.given import OF_A_CHOICE, Given, given_options
 from ziplan.cli.inputs import Request, answer_to
 from ziplan.cli.output import apart, deliver, save, warn, width
 from ziplan.errors import BadInput, ExitCode
+from ziplan.units import figure
 
 if TYPE_CHECKING:
     from ziplan.files import Document
@@ -192,7 +193,7 @@ def _slowed(asked: list[str] | tuple[str, ...]) -> dict[str, float]:
             )
         known = parts.setdefault(part.strip(), value)
         if known != value:
-            raise BadInput.of(f"--slow {part.strip()} is given twice, {known:g} and {value:g}")
+            raise BadInput.of(f"--slow {part.strip()} is given twice, {figure(known)} and {figure(value)}")
     return parts
 
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator
 
+from ziplan.units import figure
+
 TOLERANCE = 1e-6
 """How far fractions may be from adding up to 1."""
 
@@ -41,9 +43,9 @@ def adding_up(parts: Mapping[str, float]) -> Mapping[str, float]:
     """The fractions of a whole, of which none is below 0 (ValueError)."""
     for name, part in parts.items():
         if not 0 <= part <= 1:
-            raise ValueError(f"a fraction is between 0 and 1, {name} has {part:g}")
+            raise ValueError(f"a fraction is between 0 and 1, {name} has {figure(part)}")
     if abs(sum(parts.values()) - 1) > TOLERANCE:
-        raise ValueError(f"fractions must add up to 1, these add up to {sum(parts.values()):g}")
+        raise ValueError(f"fractions must add up to 1, these add up to {figure(sum(parts.values()))}")
     return parts
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, get_args, get_o
 
 from ziplan.errors import BadInput, Problem
 from ziplan.files.document import Path, dotted, is_index, nearest
-from ziplan.units import Unit, UnitError
+from ziplan.units import Unit, UnitError, figure
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -146,7 +146,7 @@ def _sentence(error: Any, value: Any) -> str:
     written = ", not " + (written if len(written) <= 60 else f"{written[:60]}...")
     if kind in _BOUNDS:
         bound = _BOUNDS[kind]
-        return f"must be {_BOUND_WORDS[bound]} {context[bound]:g}{written}"
+        return f"must be {_BOUND_WORDS[bound]} {figure(context[bound])}{written}"
     if kind == "literal_error":
         return f"expected {context['expected']}{written}"
     sentence = _SENTENCES.get(kind.partition("_")[0])

@@ -34,7 +34,8 @@ def contradictions(node: Node) -> Iterator[Contradiction]:
     for role in ("fabric", "network"):
         link = getattr(node, role)
         if link is not None and link not in node.links:
-            yield Contradiction((role,), f"{role}: no link is called `{link}`", nearest(link, node.links))
+            hint = nearest(link, node.links) or f"known here: {', '.join(node.links)}"
+            yield Contradiction((role,), f"{role}: no link is called `{link}`", hint)
     yield from _rates(node)
 
 

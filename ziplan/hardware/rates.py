@@ -236,9 +236,16 @@ def network_of(cluster: Cluster, ranks: float) -> str | None:
     if cluster.node.network is None:
         raise BadInput.of(
             f"{cluster.node.name}: {cluster.nodes} nodes, but no network between them is stated",
-            help="state a link and name it in `network`",
+            help=STATE_NETWORK,
         )
     return cluster.node.network
+
+
+STATE_NETWORK = (
+    "--set 'links.network={bandwidth: 100 Gbit/s}' --set network=network, or both under `with:` in a "
+    "cluster.yaml, with the bandwidth that a node has"
+)
+"""What to do where several nodes have no network."""
 
 
 OVER_THE_HOST = "no fabric stated: GPUs exchange over their host links"

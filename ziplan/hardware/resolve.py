@@ -132,7 +132,13 @@ def _no_such(change: Change, index: int, parts: Iterable[str]) -> Problem:
     known = [key for key in every if key not in _NOT_OF_THE_NODE]
     message = f"unknown key `{name}`{f' in {dotted(above)}' if above else ''}"
     hint = nearest(name, known) or f"known here: {', '.join(known)}"
-    return change.origin.problem("ZP012", message, "", hint, key=True)
+    whole = _NEW.get(dotted(above))
+    remedy = f"a new one is stated whole: `{dotted((*above, name))}: {whole}`" if whole else ""
+    return change.origin.problem("ZP012", message, remedy, hint, key=True)
+
+
+_NEW = {"links": "{bandwidth: 100 Gbit/s}", "tiers": "{medium: nvme, scope: node, ...}"}
+"""What a link or tier that a machine lacks is stated as."""
 
 
 def _scale_drives(machine: Held, changes: Sequence[Change]) -> None:

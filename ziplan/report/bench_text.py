@@ -12,7 +12,7 @@ from ziplan.bench.wear import wears
 from ziplan.hardware.node import Node
 from ziplan.report.lines import Line, Span, glued, line, wrapped
 from ziplan.report.table import Column, table
-from ziplan.units import show, show_duration
+from ziplan.units import figure, show, show_duration
 
 STYLES = {"impossible": "bold red", "suspicious": "yellow", "unstable": "yellow"}
 DIGITS = 4
@@ -158,7 +158,5 @@ def plan_sentence(record: Record) -> str:
     parts = [f"{benchmarks}, about {glued(show_duration(seconds, 2))}"]
     if written:
         parts.append(f"at most {glued(show(written, 'B', 3))} written")
-        parts += [
-            f"{show(share, '1', 2)} of the endurance of {name}" for name, share in wears(record, written)
-        ]
+        parts += [f"{figure(share, 2)} of the endurance of {name}" for name, share in wears(record, written)]
     return ", ".join(parts)

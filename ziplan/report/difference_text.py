@@ -9,7 +9,7 @@ from ziplan.report.difference import Difference, Entry, Need, Time, Value
 from ziplan.report.lines import Line, Span, line, wrapped
 from ziplan.report.phrases import spread
 from ziplan.report.table import Column, table
-from ziplan.units import show_duration
+from ziplan.units import figure, show_duration
 
 ABSENT = "-"
 NARROWEST = 8
@@ -53,7 +53,7 @@ def _said(value: Value) -> str:
         return ABSENT
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else value
+    return f"{value:,}" if isinstance(value, int) else figure(value) if isinstance(value, float) else value
 
 
 def _share(entry: Entry) -> Row:

@@ -10,7 +10,7 @@ from ziplan.report.lines import Line, line, wrapped
 from ziplan.report.phrases import gpus_words, job_words
 from ziplan.report.table import Column, table
 from ziplan.solve.problem import Answer
-from ziplan.units import show, show_duration
+from ziplan.units import figure, show, show_duration
 
 
 def limits_text(answer: Answer, width: int) -> list[Line]:
@@ -53,7 +53,7 @@ def _meanings(answer: Answer, ceilings: Limits) -> Iterator[str]:
         f"width: the widest operator of a layer and what goes in and out of it for {tokens:,.0f} tokens fill "
         f"a GPU; tiled into {show(tiles, '1')} pieces at most, which is a change of the model's code"
     )
-    budget = f"{ceilings.tokens_per_param:g} tokens per parameter"
+    budget = f"{figure(ceilings.tokens_per_param)} tokens per parameter"
     dense = "" if model.active_params == model.params else ", all of them active in every token"
     yield f"compute: {budget}{dense}, within {show_duration(ceilings.time_budget, 3)} at the GPUs' rate"
     sparse = dense and f", {show(model.active_params, 'param')} of them active in a token,"

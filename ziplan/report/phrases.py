@@ -11,7 +11,7 @@ from ziplan.report.figures import lacking, placement_of, tightest, whole
 from ziplan.report.lines import GLUE, glued
 from ziplan.runtimes.runtime import bare
 from ziplan.solve.problem import Binding
-from ziplan.units import counted, show, show_duration
+from ziplan.units import counted, figure, show, show_duration
 from ziplan.workload.model import Model
 from ziplan.workload.training import Workload
 
@@ -70,10 +70,10 @@ def fewer_words(other: Estimate, best: Estimate) -> str:
     of = f"{counted(int(other.gpus), 'GPU')}" + (" of one node" if alone and there > 1 else "")
     where = of if alone else f"{nodes:,} of {counted(there, 'node')} ({of})"
     batch = counted(_sequences(other), "sequence")
-    times = show(best.step_time / other.step_time, "1", 2)
+    times = figure(best.step_time / other.step_time, 2)
     return (
-        f"{shown(other.tokens_per_s, 'token/s')} on {where}, {times} times as many for the same "
-        f"global batch of {batch}; {' '.join(_options(other, best))} plans it"
+        f"{shown(other.tokens_per_s, 'token/s')} on {where}, {times} times as many for the "
+        f"same global batch of {batch}; {' '.join(_options(other, best))} plans it"
     )
 
 

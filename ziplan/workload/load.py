@@ -13,7 +13,7 @@ from ziplan.errors import BadInput, Problem
 from ziplan.files import dotted, validate
 from ziplan.files.document import Path as Keys
 from ziplan.files.validation import MISSING_KEY, WRONG_VALUE
-from ziplan.units import Precision
+from ziplan.units import Precision, figure
 from ziplan.workload.adapted import adapted, notes_on
 from ziplan.workload.kept import kept_bytes
 from ziplan.workload.kernels import flash_notes
@@ -190,7 +190,7 @@ class _Settled:
         if mean is not None and not packing:
             yield "mean_sample_length", "counts where samples are packed: add `packing: true`"
         if mean is not None and mean > length:
-            yield "mean_sample_length", f"{mean:,g} is more than sequence_length ({length:,})"
+            yield "mean_sample_length", f"{figure(mean)} is more than sequence_length ({length:,})"
 
     def trained(self, model: Model, training: Training) -> Model:
         """The model with what training leaves alone, and with its adapters."""

@@ -9,7 +9,7 @@ from typing import get_args
 from ziplan.check.case import Case
 from ziplan.check.finding import Hit, Number, Rule
 from ziplan.hardware.node import Medium
-from ziplan.units import show, show_duration
+from ziplan.units import figure, show, show_duration
 
 
 def broken_gate(case: Case) -> Iterator[Hit]:
@@ -37,7 +37,7 @@ def _of_time(case: Case) -> Iterator[tuple[str, float, str]]:
 
 def _percent(share: float) -> str:
     """A share with three digits: gates are as narrow as people write them."""
-    return f"{100 * share:.3g}%"
+    return f"{figure(100 * share, 3)}%"
 
 
 def _of_memory(case: Case) -> Iterator[tuple[str, float, str]]:

@@ -10,6 +10,7 @@ from ziplan.check.finding import Hit, Number, Rule
 from ziplan.check.rules.capacity import size
 from ziplan.check.rules.fatal import ZERO
 from ziplan.runtimes.deepspeed.reading.walk import SECTIONS
+from ziplan.units import figure
 
 LARGE_BUCKET = 0.05
 """Share of a GPU from which on its reduce buckets are worth a word."""
@@ -80,8 +81,8 @@ def ratio_of_one_sub_group(case: Case) -> Iterator[Hit]:
     offload = settings.offload_optimizer
     if offload.device == "cpu" and 0 < offload.ratio < 1 and facts.sub_groups <= 1:
         yield Hit(
-            f"ratio {offload.ratio:g} acts on whole sub-groups, and there is one: all of the optimizer is "
-            "on the host",
+            f"ratio {figure(offload.ratio)} acts on whole sub-groups, and there is one: all of the optimizer "
+            "is on the host",
             key=f"{ZERO}.sub_group_size",
             field="sub_group_params",
             fix=f"a sub_group_size of a tenth of the rank's {facts.trained_shards.owned:,.0f} elements",

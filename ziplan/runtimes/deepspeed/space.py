@@ -22,6 +22,9 @@ from ziplan.workload.training import Workload
 SUB_GROUPS = (1e9, 1e8, 1e7)
 """Sizes of the optimizer's tile, best first: larger ones make fewer, longer requests."""
 
+LEAST_SHARE = 1e-3
+"""The smallest share of the optimizer that it means something to have on the other side of the link."""
+
 READ_AHEAD = ({"prefetch_depth": 1.0}, {"prefetch_depth": 0.0})
 """A layer is read ahead, or nothing is, which takes less memory.
 
@@ -132,14 +135,16 @@ def _share_of_host(facts: Facts) -> Placement:
     """The placement with the smallest share of the optimizer on the host that the GPU's memory allows.
 
     What a GPU needs falls along a line with that share, by the state of a rank, so the share at
-    which it just fits follows from the need at any other one. It acts on whole sub-groups.
+    which it just fits follows from the need at any other one. It acts on whole sub-groups, the last
+    of which can be next to nothing; next to none or all of them on the host are other placements.
     """
     placement, capacity = facts.plan.placement, facts.cluster.node.tiers[facts.gpu].capacity
     book = _gpu_of_the_job(facts)
     lacking = maximum(*(book.need(facts.gpu, phase)[1] for phase in RUNNING)) - capacity
     whole = facts.on_gpu_in_twin_flow * facts.trained / facts.plan.dp_degree
-    share = facts.optimizer_on(facts.host) + lacking / whole
-    stepped = whole_groups(facts.workload.model, facts.plan.dp_degree, facts.plan.sub_group_params, share)
+    share = maximum(facts.optimizer_on(facts.host) + lacking / whole, LEAST_SHARE)
+    groups = whole_groups(facts.workload.model, facts.plan.dp_degree, facts.plan.sub_group_params, share)
+    stepped = where(groups > 1 - LEAST_SHARE, 1.0, groups)
     host = where(facts.twin_flow > 0, stepped, facts.optimizer_on(facts.host))
     gpu = where(facts.twin_flow > 0, 1 - stepped, facts.optimizer_on(facts.gpu))
     assert facts.host

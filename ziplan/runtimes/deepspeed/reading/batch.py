@@ -70,7 +70,7 @@ def settled_batch(values: Mapping[str, Any], ranks: float, notes: Notes) -> Batc
     if not _whole(sizes, notes):
         return None
     for name in (name for name in sizes if name not in stated):
-        message = f"{name} follows from the others and {ranks:g} ranks: {sizes[name]:g}"
+        message = f"{name} follows from the others and {ranks:g} ranks: {sizes[name]:,.0f}"
         notes.add("derived", at, message)
     return Batch(int(total), int(micro), int(steps))
 

@@ -8,6 +8,7 @@ from typing import Any
 from ziplan.runtimes.deepspeed.reading.kinds import written
 from ziplan.runtimes.deepspeed.reading.remarks import Notes
 from ziplan.runtimes.deepspeed.reading.walk import Values
+from ziplan.units import figure
 
 
 def check_together(data: Mapping[str, Any], values: Values, notes: Notes) -> None:
@@ -30,7 +31,7 @@ def _zero(zero: Values, notes: Notes) -> None:
         notes.add(
             "rejected",
             ("zero_optimization", "offload_optimizer", "ratio"),
-            f"ratio: {optimizer['ratio']:g} offloads a part, which is for stage 3, not {stage}",
+            f"ratio: {figure(optimizer['ratio'])} offloads a part, which is for stage 3, not {stage}",
             "leave it out, or use stage 3",
         )
 

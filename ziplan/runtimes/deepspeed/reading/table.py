@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ziplan.runtimes.deepspeed.reading.kinds import Kind
+from ziplan.units import figure
 
 ALL_STAGES = (0, 1, 2, 3)
 
@@ -48,8 +49,8 @@ class Key(NamedTuple):
     def bounds(self) -> str:
         """Its bounds in words; empty where it has none."""
         least, most = ("more than", "less than") if self.exclusive else ("at least", "at most")
-        low = f"{least} {self.low:g}" if self.low is not None else ""
-        high = f"{most} {self.high:g}" if self.high is not None else ""
+        low = f"{least} {figure(self.low)}" if self.low is not None else ""
+        high = f"{most} {figure(self.high)}" if self.high is not None else ""
         return " and ".join(filter(None, (low, high)))
 
 
