@@ -41,7 +41,7 @@ def test_a_frozen_model_needs_fewer_gpus_without_offload(capsys):
             ("--lora-rank", 8, "--lora-targets", "wide"),
             "--lora-targets: no linear in this model is called 'wide'",
         ),
-        (("--lora-rank", 10**6), "--lora-rank: must be at most 65536"),
+        (("--lora-rank", 10**6), "--lora-rank: must be at most 65,536"),
     ],
 )
 def test_wrong_flags_are_named(capsys, flags, said):

@@ -75,9 +75,7 @@ def test_a_small_part_is_not_called_none(host, said):
     assert said in placement_words(plan)
 
 
-@pytest.mark.parametrize(
-    ("times", "said"), [(1.23, "1.2 times"), (110.4, "110 times"), (2345.0, "2,345 times")]
-)
+@pytest.mark.parametrize(("times", "said"), [(1.23, "1.2"), (110.4, "110"), (2345.0, "2,345")])
 def test_how_many_times_faster_has_no_exponent(times, said):
     best = answer().best
     assert f", {said} times as many" in fewer_words(best, replace(best, step_time=times * best.step_time))

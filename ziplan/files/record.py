@@ -43,7 +43,7 @@ def adding_up(parts: Mapping[str, float]) -> Mapping[str, float]:
     """The fractions of a whole, of which none is below 0 (ValueError)."""
     for name, part in parts.items():
         if not 0 <= part <= 1:
-            raise ValueError(f"a fraction is between 0 and 1, {name} has {figure(part)}")
+            raise ValueError(f"a fraction is between 0 and 1, {name} has {part:g}")
     if abs(sum(parts.values()) - 1) > TOLERANCE:
         raise ValueError(f"fractions must add up to 1, these add up to {figure(sum(parts.values()))}")
     return parts
